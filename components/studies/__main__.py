@@ -15,7 +15,7 @@ from components.core import storage
 from components.core.tracking import Run, flatten
 from components.params import varied
 from components.stages import stage
-from components.studies import expectations, findings, ladder, plots, readings, tables
+from components.studies import expectations, findings, ladder, milestones, plots, readings, tables
 from components.studies.folders import LAST, REPORTS
 
 PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
@@ -33,7 +33,9 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
     outcomes = [expectations.outcome(expected, tables.find(compared, expected, block.base)) for expected in block.expects]
     metrics = {task: f"{task}: {all_params.tasks[task].metric}" for task in block.tasks}
     metrics |= {evaluation: f"{evaluation}: right" for evaluation in block.evaluations}
+    learnt = milestones.by_group(all_params, name) if block.milestones else pd.DataFrame()
     figures = {
+        "learnt": milestones.plot(learnt, "flops" if block.plot.x == "flops" else "tokens") if len(learnt) else None,
         "plot": plots.scatter(block, frame, metrics, reads), "effects": plots.effects(block, frame, metrics),
         "ladder": ladder.plot(block, frame, fitted) if fitted else None,
     }  # fmt: skip
@@ -49,6 +51,8 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
     run.artifact(REPORTS / f"{name}.html")
     print(*sentences, sep="\n")
     results = _results(block, frame, compared, sentences, outcomes)
+    if len(learnt):
+        results["groups"] = learnt.astype(object).where(learnt.notna(), None).to_dict("records")
     digest(all_params, {name: results})
     return results
 

@@ -3,14 +3,18 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from ruamel.yaml import YAML
 
 from components import params
 from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.stages import registry
-from components.studies import champion
+from components.studies import __main__ as study_stage
+from components.studies import champion, milestones, transfer
+from components.studies import variant as training
 from tests.conftest import ran, tiny_params
 from tests.evaluations.test_evaluate import asking  # noqa: F401  (a fixture)
 
@@ -50,6 +54,31 @@ def test_a_study_without_tasks(asking):  # noqa: F811
     assert compared["pairs", "slow"]["difference"] == pytest.approx(table.loc["slow", "pairs"] - table.loc["fast", "pairs"], abs=1e-5)
     with pytest.raises(SesameError, match="study speed has no tasks, and a champion is chosen by"):
         champion.best(params.check(raw), "speed")
+
+
+def test_what_is_learnt_when_is_a_picture(asking):  # noqa: F811
+    """At each milestone the score of each group of items is the mean of its items, over the seeds."""
+    variants = {key: value for key, value in STUDY["variants"].items() if key != "none"}
+    changes = {"budget": {"tokens": 3000}, "milestones": [1000], "variants": variants, "plot": {"x": "flops", "y": ["pairs"]}}
+    raw = asking | {"studies": {"speed": STUDY | changes}}
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    ran("evaluations", "pairs")
+    checked = params.load()
+    for member in params.members(checked.studies):
+        for module, body in ((training, training.train), (transfer, transfer.transfer)):
+            module.metrics_file(checked, member.name).write_text(json.dumps(body(checked, member.name, Run(None))))
+    rows = study_stage.study(checked, "speed", Run(None))["groups"]
+    groups = {row["group"] for row in rows}
+    assert groups and len(rows) == len(groups) * 4
+    for row in rows:
+        tables = [pd.read_csv(f"data/studies/speed/{row['variant']}/{seed}/pairs/{row['milestone']}/items.csv") for seed in (1, 2)]
+        scores = [table.loc[table["phenomenon"] == row["group"], "score"] for table in tables]
+        assert row["items"] == len(scores[0]) >= milestones.MIN_ITEMS
+        assert row["mean"] == pytest.approx(np.mean(scores)) and row["std"] == pytest.approx(np.std([own.mean() for own in scores], ddof=1))
+        assert (row["tokens"] < 2000) == (row["milestone"] == "1000") and row["flops"] > row["tokens"]
+    page = Path("data/report/studies/speed.html").read_text()
+    assert "What is learnt when" in page and all(group.replace("_", " ") in page for group in groups)
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_weak_and_strong_penalties_are_those_of_scikit_learn():
     x = np.random.default_rng(0).normal(size=(50, 3))
     y = (x[:, 0] > 0).astype(str)
     ours, theirs = (
-        evaluation._model("classification", 100.0).fit(x, y),
+        evaluation._fitted("classification", 100.0, x, y),
         LogisticRegression(C=0.01, max_iter=1000).fit(x, y),
     )
     np.testing.assert_allclose(ours.coef_, theirs.coef_)

@@ -11,6 +11,7 @@ import torch
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from components.core import storage
@@ -87,7 +88,7 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     for layer in range(inputs.shape[1]):
         standard = Standard.of(inputs[dev:, layer])
         x, x_test = standard(inputs[:, layer]).numpy(), standard(tested[:, layer]).numpy()
-        fits = [_model(card["kind"], penalty).fit(x[dev:], labels[dev:]) for penalty in PENALTIES]
+        fits = [_fitted(card["kind"], penalty, x[dev:], labels[dev:]) for penalty in PENALTIES]
         scores = [_values(card["kind"], fit.predict(x[:dev]), labels[:dev]).mean() for fit in fits]
         chosen = int(np.argmax(scores))
         values = _values(card["kind"], fits[chosen].predict(x_test), truth[known["test"]])
@@ -159,8 +160,11 @@ def mean_vectors(model: LanguageModel, tokens: AnyTokenizer, texts: Sequence[str
     return torch.where(counts[:, None, None] > 0, sums / counts[:, None, None], torch.nan)
 
 
-def _model(kind: str, penalty: float) -> LogisticRegression | Ridge:
-    return LogisticRegression(C=1 / penalty, max_iter=1000) if kind == "classification" else Ridge(alpha=penalty)
+def _fitted(kind: str, penalty: float, x: np.ndarray | sparse.csr_matrix, y: np.ndarray) -> LogisticRegression | Ridge:
+    """A linear model of x (n, width) and y (n,)."""
+    model = LogisticRegression(C=1 / penalty, max_iter=1000) if kind == "classification" else Ridge(alpha=penalty)
+    with threadpool_limits(limits=1):  # more threads wait for each other on matrices this small
+        return model.fit(x, y)
 
 
 def _values(kind: str, predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -192,6 +196,6 @@ def _references(train: Sequence[Example], test: Sequence[Example], kind: str) ->
         return sparse.hstack([u, v, abs(u - v), u.multiply(v)]).tocsr()
 
     dev, x = _dev_size(train), bags(train)
-    fits = [_model(kind, penalty).fit(x[dev:], labels[dev:]) for penalty in (0.1, *PENALTIES)]
+    fits = [_fitted(kind, penalty, x[dev:], labels[dev:]) for penalty in (0.1, *PENALTIES)]
     best = max(fits, key=lambda fit: _values(kind, fit.predict(x[:dev]), labels[:dev]).mean())
     return references | {"bag_of_words": float(_values(kind, best.predict(bags(test)), truth).mean())}

@@ -20,13 +20,13 @@ Metrics = dict[tuple[str, str], dict]
 
 
 def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
-    """The figures of the stages that were asked for; without targets, the report's table.
+    """The figures of the stages that were asked for; without targets, and for the report alone, its table of scores.
 
     Without the report no page has them but the ledger's, and the report that lies there is of an earlier run: both are said.
     """
     made = [one for one in plan if not targets or graph.selects(targets, one.name)]
     names = [one.name for one in made]
-    if "report" in names:
+    if names == ["report"] or ("report" in names and not targets):
         _report()
         return
     for name in [name.removeprefix("study@") for name in names if name.startswith("study@")]:
@@ -34,7 +34,10 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
         terminal.say(f"report   {REPORTS / name}.html")
     files = {tuple(name.split("@", 1)): storage.metrics_path(*name.split("@", 1)) for name in names if "@" in name}
     metrics = {key: read_json(path) for key, path in files.items() if path.exists()}
-    if _tables(metrics) and (REPORT / "index.html").exists():
+    printed = _tables(metrics)
+    if "report" in names:
+        terminal.say(f"report   {REPORT / 'index.html'}")
+    elif printed and (REPORT / "index.html").exists():
         terminal.say("report   does not show these figures yet: `sesame run report` updates it")
     if "budget" in names or any(name.startswith("search@") for name in names):
         _search("budget" in names)

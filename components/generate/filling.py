@@ -8,11 +8,13 @@ import torch
 
 from components.core.errors import SesameError
 from components.core.keyed import uniform
+from components.generate import gaps
 from components.generate.search import draw
 from components.models import store
 from components.models.common.masked import MaskedLanguageModel
 from components.params import Beam, Greedy, HowWritten
-from components.text.tokenizer import CLS, MASK, SEP, Tokenizer, sentinels
+from components.text.tokenizer import Tokenizer
+from components.text.tokenizer.fast import FastTokenizer
 
 ORDER, AGAIN = 1, 2
 """Keys of the random numbers for the order of the masks."""
@@ -23,18 +25,18 @@ class Filler:
     (Mansimov et al. 2019, section 3.3); with sampling in a random order. In each of the `rounds` after that every generated token is
     masked and filled again, given all others (Wang and Cho 2019: Gibbs sampling, if tokens are sampled)."""
 
-    def __init__(self, model: MaskedLanguageModel, tokens: Tokenizer, rounds: int = 0):
-        self.model, self.tokens, self.rounds = model, tokens, rounds
+    def __init__(self, model: MaskedLanguageModel, tokens: Tokenizer | FastTokenizer, rounds: int = 0):
+        self.model, self.tokens, self.mask, self.rounds = model, tokens, tokens.mask, rounds
         self.text = tokens.decode
-        ordinary = torch.zeros(tokens.vocab_size, dtype=torch.bool)
-        ordinary[sentinels.ordinary(tokens)] = True
-        self.forbidden = ~ordinary
+        self.forbidden = torch.zeros(tokens.vocab_size, dtype=torch.bool)
+        self.forbidden[gaps.not_text(tokens)] = True
 
     def source(self, text: str) -> list[int]:
         """Ids of a text with masks. Raises SesameError for a text without one, and a text that is too long."""
-        if "[MASK]" not in text:
+        inside = gaps.encode(self.tokens, text, [self.mask])
+        if self.mask not in inside:
             raise SesameError("a masked model fills masks: put a [MASK] into the text for each token to generate")
-        ids = [CLS, *sentinels.with_holes(self.tokens, text, [MASK]), SEP]
+        ids = [*self.tokens.prefix, *inside, *self.tokens.suffix]
         if len(ids) > self.model.max_length:
             raise SesameError(f"the text has {len(ids)} tokens, and the model reads {self.model.max_length}: shorten it")
         return ids
@@ -51,7 +53,7 @@ class Filler:
 
     @torch.no_grad()
     def _filled(self, ids: torch.Tensor, how: HowWritten, number: int) -> list[int]:
-        holes = (ids == MASK).nonzero()[:, 0]
+        holes = (ids == self.mask).nonzero()[:, 0]
         left, step = holes.tolist(), 0
         while left:
             scores = self._scores(ids, torch.tensor(left), how)
@@ -65,17 +67,17 @@ class Filler:
         for again in range(self.rounds):
             order = uniform(getattr(how, "seed", 0), number, AGAIN, again, torch.arange(len(holes)).numpy()).argsort()
             for position in holes[order.tolist()].tolist():
-                ids[position] = MASK
+                ids[position] = self.mask
                 ids[position] = self._token(self._scores(ids, torch.tensor([position]), how)[0], how, number, step)
                 step += 1
-        return ids[1:-1].tolist()
+        return ids[len(self.tokens.prefix) : len(ids) - len(self.tokens.suffix)].tolist()
 
     def _scores(self, ids: torch.Tensor, positions: torch.Tensor, how: HowWritten) -> torch.Tensor:
         """Log-probabilities of the tokens at some positions, (positions, vocab)."""
         hidden = self.model(ids[None], torch.tensor([len(ids)]))[0, positions]
         scores = self.model.logits(hidden).float().masked_fill(self.forbidden, -torch.inf).log_softmax(1)
         if how.repetition_penalty != 1:  # a log-probability is negative, so that a factor above 1 lowers it
-            seen = ids[ids != MASK].unique()
+            seen = ids[ids != self.mask].unique()
             scores[:, seen] = scores[:, seen] * how.repetition_penalty
         return scores
 
@@ -90,10 +92,10 @@ def fills(name: str) -> bool:
 
 
 def load(name: str, rounds: int) -> Filler:
-    """A masked model of data/models. Raises SesameError where its head was not trained, or its tokenizer is from elsewhere."""
+    """A masked model of data/models. Raises SesameError where its head was not trained, or its tokenizer has no mask token."""
     model, tokens = store.load(Path("data/models", name))
     if "head_transform" in model.absent:
         raise SesameError(f"{name} has no trained head for masked tokens and cannot fill masks")
-    if not isinstance(tokens, Tokenizer):
-        raise SesameError(f"{name} is from elsewhere, and how it marks a [MASK] is not known")
+    if tokens.mask is None:
+        raise SesameError(f"{name} can't fill gaps: its tokenizer names no mask token")
     return Filler(model.eval(), tokens, rounds)

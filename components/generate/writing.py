@@ -11,12 +11,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 from components import params
 from components.core.errors import SesameError
-from components.generate import search
+from components.generate import gaps, search
 from components.models import store
 from components.models.contract import LanguageModel
 from components.params import Beam, HowWritten
 from components.params.models import ARCHITECTURES
-from components.text.tokenizer import MASK, SPECIALS, Tokenizer, sentinels
+from components.text.tokenizer import SPECIALS, Tokenizer, sentinels
 from components.text.tokenizer.fast import FastTokenizer
 
 
@@ -29,7 +29,8 @@ class Writer:
         self.decoding = decoding(family(model), name)
         self.reads_source, self.opening = reads_source(model), opening(model, tokens)
         self.end = tokens.suffix[-1]
-        self.forbidden = torch.tensor([i for i in self._not_text() if i not in (self.end, *self.opening)], dtype=torch.long)
+        text = {self.end, *self.opening, *self.holes}
+        self.forbidden = torch.tensor([i for i in self._not_text() if i not in text], dtype=torch.long)
         self.cut = 0
         """Number of sources that did not fit."""
 
@@ -37,11 +38,9 @@ class Writer:
         return list(range(len(SPECIALS))) if isinstance(self.tokens, Tokenizer) else sorted(self.tokens.hidden)
 
     def source(self, text: str) -> list[int]:
-        """The model's input for a text: a source, cut to fit, or a beginning. Each `[MASK]` is a gap to fill. Raises SesameError for one
-        where it is not known how the model marks it."""
-        if "[MASK]" in text and not isinstance(self.tokens, Tokenizer):
-            raise SesameError("how a model from elsewhere marks a [MASK] is not known: leave it out")
-        ids = sentinels.with_holes(self.tokens, text, self.holes or [MASK])
+        """The model's input for a text: a source, cut to fit, or a beginning. Each `[MASK]` is a gap to fill. Raises SesameError where the
+        model can't mark one."""
+        ids = gaps.encode(self.tokens, text, self.holes or [mark for mark in [self.tokens.mask] if mark is not None])
         if not self.reads_source:
             return [*self.tokens.prefix, *ids] or [self.end]
         room = self.model.max_length - len(self.tokens.prefix) - len(self.tokens.suffix)
@@ -142,7 +141,10 @@ def load(name: str, objective: params.Objective | None = None) -> Writer:
     folder = Path("data/models", name)
     decoding(store.about(folder).architecture.name, name)
     model, tokens = store.load(folder)
-    marks = sentinels.ids(tokens.vocab_size, objective.sentinels(model.max_length) if objective else 0)
+    if isinstance(tokens, Tokenizer):
+        marks = sentinels.ids(tokens.vocab_size, objective.sentinels(model.max_length) if objective else 0)
+    else:  # of T5; BART writes the whole text, and marks gaps by its mask alone
+        marks = [mark for mark in gaps.marks_of(tokens) if mark != tokens.mask]
     return Writer(model.eval(), tokens, marks, name)
 
 

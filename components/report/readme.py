@@ -15,7 +15,7 @@ from components.report.markdown import REPORT, RESULTS, find, interval, rows, sp
 from components.report.readme_studies import comparisons, finding, findings_table, outcomes, picture, study
 
 TRIED = Path("docs/starts.csv")
-FILLED = ("comparisons", "default", "evaluations", "findings", "lectures", "recipe", "spaces", "studies")
+FILLED = ("comparisons", "default", "evaluations", "findings", "lectures", "recipe", "spaces", "studies", "tutorial_verdict")
 PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in FILLED))
 PICTURE = Path("docs/images/findings.svg")
 START_NAMES = {"pretrained": "pretrained", **STARTS}

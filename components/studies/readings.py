@@ -53,7 +53,8 @@ def readings(
         unequal += [f"in {unit} of pre-training {', '.join(rows)} the base's"] if rows else []
     if idle:
         names = ", ".join(f"{variant} (loss {loss:.2f}, without context {guess:.2f})" for variant, (loss, guess) in idle.items())
-        sentence += f" No verdict on tasks for {names}: within {NEAR} nats of the best guess without context a model has not learned."
+        what = "No verdict on tasks for" if block.tasks else "Nothing about context was learned by"
+        sentence += f" {what} {names}: within {NEAR} nats of the best guess without context a model has not learned."
     sentences = [
         f"{task} says nothing here: no variant is above a bag of words over the second text alone ({best:.3f}, {floor:.3f})."
         for task, (best, floor) in blinded.items()

@@ -96,7 +96,8 @@ def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
     """Every variant against the base at each milestone, and the declared contrasts; for the last models also on the held-out loss, where
     it has the same targets. The variance over runs is pooled over all variants. Holm's correction is over the last models.
 
-    A model that has not learned to use context gets no verdict on tasks, since its scores do not depend on pre-training.
+    A model that has not learned to use context gets no verdict on tasks, since its scores after fine-tuning do not depend
+    on pre-training. What is asked without tuning is asked of any model.
     """
     block, idle = all_params.studies[study], untrained(all_params, study)
     against_base = [(variant, block.base) for variant in variants(all_params, study)[1:]]
@@ -111,7 +112,7 @@ def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
                 compared.append((task, variant, other, milestone, difference))
 
     def tested(task: str, variant: str, other: str, milestone: str, _: verdicts.Difference) -> bool:
-        return milestone == LAST and (task == LOSS or not idle.keys() & {variant, other})
+        return milestone == LAST and (task not in block.tasks or not idle.keys() & {variant, other})
 
     words = iter(verdicts.verdicts([row[-1] for row in compared if tested(*row)]))
     return [Comparison(*row, next(words) if tested(*row) else UNTRAINED if row[3] == LAST else "") for row in compared]

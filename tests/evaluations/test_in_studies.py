@@ -13,7 +13,7 @@ from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.stages import registry
 from components.studies import __main__ as study_stage
-from components.studies import champion, milestones, transfer
+from components.studies import champion, milestones, readings, tables, transfer
 from components.studies import variant as training
 from tests.conftest import ran, tiny_params
 from tests.evaluations.test_evaluate import asking  # noqa: F401  (a fixture)
@@ -72,13 +72,23 @@ def test_what_is_learnt_when_is_a_picture(asking):  # noqa: F811
     groups = {row["group"] for row in rows}
     assert groups and len(rows) == len(groups) * 4
     for row in rows:
-        tables = [pd.read_csv(f"data/studies/speed/{row['variant']}/{seed}/pairs/{row['milestone']}/items.csv") for seed in (1, 2)]
-        scores = [table.loc[table["phenomenon"] == row["group"], "score"] for table in tables]
+        items = [pd.read_csv(f"data/studies/speed/{row['variant']}/{seed}/pairs/{row['milestone']}/items.csv") for seed in (1, 2)]
+        scores = [table.loc[table["phenomenon"] == row["group"], "score"] for table in items]
         assert row["items"] == len(scores[0]) >= milestones.MIN_ITEMS
         assert row["mean"] == pytest.approx(np.mean(scores)) and row["std"] == pytest.approx(np.std([own.mean() for own in scores], ddof=1))
         assert (row["tokens"] < 2000) == (row["milestone"] == "1000") and row["flops"] > row["tokens"]
     page = Path("data/report/studies/speed.html").read_text()
     assert "What is learnt when" in page and all(group.replace("_", " ") in page for group in groups)
+
+    # what is asked without tuning is asked of any model, also of one that has learned nothing about context
+    for file in Path("data/variants/speed/slow").glob("*/figures.json"):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"loss": 5.0, "context_free_loss": 5.2}))
+    compared = tables.comparisons(checked, "speed")
+    assert {one.verdict for one in compared if one.milestone == "last"} <= {"higher", "lower", "not beyond noise"}
+    idle = tables.untrained(checked, "speed")
+    assert "slow" in idle
+    said = readings.readings(checked, "speed", tables.table(checked, "speed", compared), compared, idle)
+    assert "Nothing about context was learned by" in said[0] and "slow (loss 5.00, without context 5.20)" in said[0]
 
 
 @pytest.mark.parametrize(

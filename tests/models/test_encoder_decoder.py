@@ -238,3 +238,24 @@ def test_a_model_that_is_trained_here_goes_out(tokens, project):
         assert difference < 1e-4
         config = transformers.AutoConfig.from_pretrained(written)
         assert config.model_type == name and config.decoder_start_token_id == tokenizer.CLS
+
+
+@pytest.mark.parametrize(("name", "marks"), [("t5", ["<extra_id_0>", "<extra_id_1>"]), ("bart", ["<mask>", "<mask>"])])
+def test_an_imported_model_reads_gaps_as_transformers_does(project, name, marks):
+    """T5's are sentinels, one after the other, and what it writes for each is marked; BART has a mask."""
+    folder = given(project / "given" / name, name, 2 * (name == "t5"))
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    if name == "t5":
+        theirs.add_special_tokens({"additional_special_tokens": marks})
+        theirs.save_pretrained(folder)
+    block = {"family": "encoder_decoder", "licence": "none", "source": {"kind": "files", "paths": [f"{folder}/*"]}}
+    stage.bring(params.check(tiny_params(checkpoints={"brought": block})), "brought", Run(None))
+    writer = writing.load("brought")
+    source = writer.source("the [MASK] dog sees [MASK] .")
+    assert source == theirs("the {} dog sees {} .".format(*marks)).input_ids
+    [text] = writer.write([source], Greedy(kind="greedy", max_new_tokens=5), 1)
+    assert isinstance(writer.text(text), str)
+    if name == "t5":
+        first, second = theirs.convert_tokens_to_ids(marks)
+        dog = theirs("dog", add_special_tokens=False).input_ids
+        assert writer.text([first, *dog, second]) == "<0> dog <1>" and not {first, second} & {*writer.forbidden.tolist()}

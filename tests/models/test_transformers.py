@@ -22,6 +22,7 @@ from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.derive.checkpoints import __main__ as stage
 from components.derive.checkpoints import export, hub, parity, pieces
+from components.generate import filling, writing
 from components.models import store
 from components.models.bilm.config import BiLMArchitecture
 from components.models.deberta import hub as deberta
@@ -29,6 +30,7 @@ from components.models.deberta.config import DebertaArchitecture
 from components.models.decoder.config import DecoderArchitecture
 from components.models.encoder.config import EncoderArchitecture
 from components.models.xlnet.config import XLNetArchitecture
+from components.params import Greedy
 from components.text import sources, tokenizer
 from components.text.sources import download
 from pipelines import cli
@@ -470,6 +472,39 @@ def test_absent_heads_are_drawn_anew_and_broken_ones_refused(given):
     (folder / "config.json").write_text(json.dumps(config | {"absent": []}))
     with pytest.raises(SesameError, match="brought/model.safetensors can't be read .*Missing key"):
         store.load(folder)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "distilbert", "albert", "electra_generator", "roformer"])
+def test_an_imported_model_fills_gaps_as_transformers_does(given, name):
+    """The same ids, blanks beside the gap included, and the same likeliest token; the model's own word for a gap is read, too."""
+    folder = given(name)
+    bring(folder)
+    filler, tokenizer = filling.load("brought", rounds=0), transformers.AutoTokenizer.from_pretrained(folder)
+    theirs = CHECKPOINTS[name][1].from_pretrained(folder).eval()
+    for given_text in ("the old [MASK] sees the river .", "[MASK] dogs like [MASK] .", "the [MASK]s"):
+        marked = given_text.replace("[MASK]", tokenizer.mask_token)
+        inputs = tokenizer(marked, return_tensors="pt")
+        ids = filler.source(given_text)
+        assert ids == filler.source(marked) == inputs.input_ids[0].tolist()
+        outputs = theirs(**inputs)
+        logits = outputs.get("prediction_logits", outputs.get("logits"))[0]
+        logits[:, tokenizer.all_special_ids] = -torch.inf
+        places = [i for i, token in enumerate(ids) if token == tokenizer.mask_token_id]
+        first = max(places, key=lambda i: float(logits[i].log_softmax(0).max()))
+        [filled] = filler.write([ids], Greedy(kind="greedy"))
+        assert filled[first - len(filler.tokens.prefix)] == int(logits[first].argmax())
+        assert len(filled) == len(ids) - 2 and not {*filled} & {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
+    with pytest.raises(SesameError, match="which this model reads as a special token: leave it out"):
+        filler.source(f"{tokenizer.pad_token} the [MASK]")
+    with pytest.raises(SesameError, match=r"put a \[MASK\] into the text"):
+        filler.source("the dog")
+
+
+def test_a_model_without_a_mark_for_gaps_says_so(given):
+    bring(given("gpt2"))
+    with pytest.raises(SesameError, match=r"the text has a \[MASK\], and this model has no token for a gap: leave it out"):
+        writing.load("brought").source("the [MASK] dog")
 
 
 @pytest.mark.parametrize(("name", "prefix", "middle", "suffix"), [

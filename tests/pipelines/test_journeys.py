@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -404,8 +405,8 @@ def test_what_comes_in_comes_out_or_is_counted(built_pipeline):
 
 
 def test_the_tutorial_from_own_text_to_a_finding(journey):
-    """docs/tutorial.md as it is written, with a smaller budget: its blocks, its file, its commands."""
-    page = (ROOT / "docs/tutorial.md").read_text()
+    """docs/tutorial_text.md as it is written, with a smaller budget: its blocks, its file, its commands."""
+    page = (ROOT / "docs/tutorial_text.md").read_text()
     [blocks] = re.findall(r"```yaml\n(.*?)```", page, re.S)
     name, study = re.search(r"cat > (\S+) << END\n(.*?)END\n", page, re.S).groups()
     names = ["mary", "peter", "anna", "paul", "the farmer", "my sister", "john", "the old woman", "his teacher", "her friend"]
@@ -436,3 +437,51 @@ def test_the_tutorial_from_own_text_to_a_finding(journey):
     journey.write(name, smaller.replace("[1, 2]", "[1, 2, 3]"))
     ran = re.findall(r"^\[(variant@mine-\S+)\] done in", journey.sesame("study", "mine"), re.M)
     assert sorted(ran) == ["variant@mine-dropout-3", "variant@mine-without-3"]
+
+
+def follow(lab: Lab, page: str, replaced: dict[str, str]) -> dict[str, str]:
+    """Do what a page of the docs says, block by block: put its YAML into params.yaml and run its commands; command -> output."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    for shown, tiny in replaced.items():
+        assert shown in text, f"{page} no longer says {shown}"
+        text = text.replace(shown, tiny)
+
+    def add(raw: dict, block: str) -> None:
+        for section, entries in YAML(typ="safe").load(block).items():
+            raw.setdefault(section, {}).update(entries)
+
+    outputs = {}
+    for kind, block in re.findall(r"^```(yaml|console)\n(.*?)^```", text, re.M | re.S):
+        if kind == "yaml":
+            edit(lab, partial(add, block=block))
+        else:
+            outputs |= {line: lab.sesame(*shlex.split(line)[1:]) for line in block.splitlines()}
+    return outputs
+
+
+def test_the_tutorial_of_an_own_task(journey):
+    rows = [f"the {word} dog number {i} sees the river,{label}" for i in range(60) for word, label in (("good", "good"), ("old", "bad"))]
+    journey.write("my/reviews.csv", "\n".join(["text,label", *rows]) + "\n")
+    outputs = follow(journey, "tutorial_task.md", {"corpus: english": "corpus: tiny", "[elmo, gpt, bert]": "[gpt]"})
+    assert re.search(r"train \d+, dev \d+, test \d+", outputs["sesame run task@mine"])
+    assert re.search(r"^gpt +mine_probe +accuracy +[\d.]+ ± [\d.]+ +[\d.]+ +[\d.]+ \(bag of words\)", outputs["sesame run evaluate"], re.M)
+    tuned = outputs["sesame run finetune baseline report"]
+    assert "finetune@bert-mine" in tuned and "finetune@gpt-mine" in tuned and "baseline@mine" in tuned
+    for other in ("bert:random", "logistic_regression"):
+        assert re.search(r"\[[-+.\d]+, [-+.\d]+\]", outputs[f"sesame compare bert {other} mine"])
+
+
+def test_the_tutorial_of_a_model_from_elsewhere(journey):
+    """With the files of the lab's own BERT, as `transformers` has them."""
+    journey.sesame("export", "bert", "--out", "my/bert")
+    edit(journey, put("evaluations.pairs", {"kind": "minimal_pairs", "corpus": "tiny"}))
+    edit(journey, put("adapt.recipes.linear_probe", tiny_params()["finetune"]["recipes"]["gpt"] | {"method": "linear_probe"}))
+    small = {"[gpt, bert, published]": "[bert, published]", "[pairs, pairs_core]": "[pairs]", "tasks: [snli]": "tasks: [same]"}
+    outputs = follow(journey, "tutorial_model.md", small | {"--corpus english": "--corpus tiny", "*play*": "*dog*"})
+    [filled] = [output for command, output in outputs.items() if "generate" in command]
+    assert re.search(r"^the old \S+ lives near the river \.$", filled, re.M)
+    asked = outputs["sesame run evaluate report"]
+    score = r" +pairs +accuracy +([\d.]+ ± [\d.]+) "
+    assert re.search(rf"^bert{score}", asked, re.M)[1] == re.search(rf"^published{score}", asked, re.M)[1], "the same model"
+    assert "adapt@published-linear_probe-same" in outputs["sesame run adapt report"]
+    assert (journey.path / "data/attention/published.html").exists() and (journey.path / "my/exported/config.json").exists()

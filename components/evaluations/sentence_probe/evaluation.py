@@ -97,7 +97,7 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
             best = Best(scores[chosen], layer, values)
     values = np.full(len(truth), np.nan)
     values[known["test"]] = best.values
-    groups = truth if card["kind"] == "classification" else np.full(len(truth), "all")
+    groups = truth if card["kind"] == "classification" else np.full(len(truth), "scores")
     pairs = [row.text_a for row in splits["test"]]  # SNLI has three pairs with one premise
     return check_answers(
         Answers(

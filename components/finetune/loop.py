@@ -1,7 +1,7 @@
 """The training loop of fine-tuning: a fixed number of epochs, of which the last counts, or the best on dev where the recipe says so."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from lightning import Fabric
 from torch import Tensor, nn
-from torch.optim import AdamW
+from torch.optim import AdamW, Optimizer
 
 from components import params
 from components.core.errors import SesameError
 from components.core.flops import flop_counter
-from components.finetune.data import Encoded, Texts, batches
+from components.finetune.data import Batch, Encoded, Texts, batches
 from components.finetune.kinds import Kind
 from components.finetune.methods import layers_below_head
 from components.optimizers import factor, parameter_groups
@@ -69,13 +69,8 @@ def fit(
         return FitResult(partial(predict, fabric, module, kind), 0, 0, 0, 0.0, 0)
     unfrozen = [(layers_below_head(name, module), p) for name, p in module.named_parameters() if p.requires_grad]
     module, optimizer = fabric.setup(module, AdamW(optimizer_groups(module, recipe), fused=True))
-    schedule = OptimizerBlock(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
-    tokens = 0
-    flops = flops_per_token = seconds = 0.0
+    cost, seconds = Cost(), 0.0
     best, best_epoch, best_state = -np.inf, 0, None
-    per_epoch = -(-len(data) // recipe.batch_size)
-    steps = recipe.epochs * per_epoch
-    step = 0
 
     def predict_split(split: Encoded) -> Predictions:
         module.eval()
@@ -87,24 +82,8 @@ def fit(
             for depth, parameter in unfrozen:
                 parameter.requires_grad_(depth <= epoch)  # the head alone, then one more layer in each epoch
         module.train()
-        total = 0.0
-        for batch in batches(data, recipe.batch_size, rng):
-            for group in optimizer.param_groups:
-                group["lr"] = group["full_lr"] * factor(schedule, (step + 0.5) / steps)
-            texts, segments = fabric.to_device((batch.texts, batch.segments))
-            with flop_counter() if step == 0 or (recipe.gradual_unfreezing and step % per_epoch == 0) else nullcontext() as counter:
-                loss = kind.loss(module(texts, segments).float(), data, batch)
-                fabric.backward(loss)
-            padded = sum(text.shape[0] * text.shape[1] for text, _ in texts)
-            if counter:
-                flops_per_token = counter.get_total_flops() / padded
-            flops += flops_per_token * padded
-            tokens += sum(int(lengths.sum()) for _, lengths in batch.texts)
-            fabric.clip_gradients(module, optimizer, max_norm=1.0, error_if_nonfinite=False)  # the check below names the epoch
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            total += float(loss.detach()) * len(batch.index)
-            step += 1
+        losses, sizes = train_epoch(fabric, module, optimizer, kind, data, batches(data, recipe.batch_size, rng), recipe, epoch, cost)
+        total = sum(loss * size for loss, size in zip(torch.stack(losses).tolist(), sizes, strict=True))
         if not np.isfinite(total):
             raise SesameError(f"the loss is not a number in epoch {epoch + 1} of fine-tuning; lower the recipe's learning_rate")
         seconds += time.perf_counter() - started
@@ -121,7 +100,48 @@ def fit(
     if best_state:
         module.load_state_dict(best_state)
     trained = sum(parameter.numel() for parameter in optimizer.state)
-    return FitResult(predict_split, trained, best_epoch if best_state else step // per_epoch, tokens, seconds, int(flops))
+    return FitResult(predict_split, trained, best_epoch if best_state else epoch + 1, cost.tokens, seconds, int(cost.flops))
+
+
+@dataclass
+class Cost:
+    """What a training has cost so far."""
+
+    tokens: int = 0
+    """Without padding."""
+    flops: float = 0.0
+    flops_per_token: float = 0.0
+    """Of the weights that are trained now."""
+
+
+def train_epoch(
+    fabric: Fabric, module: nn.Module, optimizer: Optimizer, kind: Kind, data: Encoded, order: Iterable[Batch], recipe: params.Recipe,
+    epoch: int, cost: Cost,
+) -> tuple[list[Tensor], list[int]]:  # fmt: skip
+    """Train on the batches of an epoch, from 0, and add to `cost`; the loss of each batch and its number of examples. The losses stay on
+    the device, since to read one waits for all work before it."""
+    schedule = OptimizerBlock(learning_rate=recipe.learning_rate, warmup=recipe.warmup, schedule=recipe.schedule)
+    per_epoch = -(-len(data) // recipe.batch_size)
+    losses, sizes = [], []
+    for number, batch in enumerate(order):
+        for group in optimizer.param_groups:
+            group["lr"] = group["full_lr"] * factor(schedule, (epoch * per_epoch + number + 0.5) / (recipe.epochs * per_epoch))
+        texts, segments = fabric.to_device((batch.texts, batch.segments))
+        counted = number == 0 and (epoch == 0 or recipe.gradual_unfreezing)
+        with flop_counter() if counted else nullcontext() as counter:
+            loss = kind.loss(module(texts, segments).float(), data, batch)
+            fabric.backward(loss)
+        padded = sum(text.shape[0] * text.shape[1] for text, _ in texts)
+        if counter:
+            cost.flops_per_token = counter.get_total_flops() / padded
+        cost.flops += cost.flops_per_token * padded
+        cost.tokens += sum(int(lengths.sum()) for _, lengths in batch.texts)
+        fabric.clip_gradients(module, optimizer, max_norm=1.0, error_if_nonfinite=False)  # `fit` looks at the losses
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.detach())
+        sizes.append(len(batch.index))
+    return losses, sizes
 
 
 @torch.no_grad()

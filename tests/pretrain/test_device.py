@@ -1,15 +1,8 @@
-"""A training step on a device that is not the CPU, without one: on `meta`, where a tensor has a shape and no values.
-
-There a tensor of another device in the same operation is an error, as on a GPU, and so is all that would wait for a GPU: reading a
-value (`.item()`, `if tensor`), and shapes that depend on values (boolean indexing, `nonzero`).
-"""
-
-from collections.abc import Callable
+"""A step of pre-training on a device that is not the CPU, without one (`tests.watched` says how)."""
 
 import pytest
 import torch
 from ruamel.yaml import YAML
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from components import objectives, optimizers, params
 from components.core.tracking import Run
@@ -19,6 +12,7 @@ from components.text.encode import __main__ as encode_stage
 from components.text.tokenizer import __main__ as tokenizer_stage
 from components.text.tokenizer import sentinels
 from tests.conftest import tiny_params
+from tests.watched import Watched
 
 SIZES = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 32}
 RECURRENT = {"num_layers": 1, "hidden_size": 16, "max_length": 32}
@@ -61,26 +55,6 @@ PAIRS = {
     "bart": (BOTH, {"name": "denoising", "noise": {"kind": "whole", "infilled": 0.3, "permute_sentences": True}}),
     "gru": ({"name": "recurrent_encoder_decoder", **RECURRENT}, {"name": "denoising"}),
 }
-
-
-class Watched(TorchDispatchMode):
-    """Notes operations that mix the device with the CPU, and float64 on the device."""
-
-    def __init__(self):
-        super().__init__()
-        self.noted: set[str] = set()
-
-    def __torch_dispatch__(self, function: Callable, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        given = [one for one in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-        made = [one for one in torch.utils._pytree.tree_leaves(result) if isinstance(one, torch.Tensor)]
-        on_device = [one for one in given if one.is_meta]
-        # a scalar of the CPU goes along with the call; a larger tensor is copied, and the host waits
-        if on_device and any(not one.is_meta and one.ndim for one in given):
-            self.noted.add(f"{function}: a tensor of the CPU beside one of the device")
-        if any(one.is_meta and one.dtype == torch.float64 for one in made):
-            self.noted.add(f"{function}: float64 on the device")
-        return result
 
 
 WAITS = {"elmo": "only the device knows how many different tokens a batch has (aten._unique2)"}

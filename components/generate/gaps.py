@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from components.core.errors import SesameError
-from components.text.tokenizer import SPECIALS, Tokenizer, sentinels
+from components.text.tokenizer import Tokenizer, sentinels
 from components.text.tokenizer.fast import FastTokenizer
 
 GAP = "[MASK]"
 
 
-def marks_of(tokens: FastTokenizer) -> list[int]:
-    """The ids by which an imported model marks gaps, in their order: T5's sentinels, else its mask token; none for GPT-2."""
-    found = (tokens.tokenizer.token_to_id(f"{sentinels.PREFIX}{i}>") for i in range(len(tokens.specials)))
-    return [mark for mark in found if mark is not None] or [mark for mark in [tokens.mask] if mark is not None]
+def imported_sentinels(tokens: FastTokenizer) -> list[int]:
+    """The ids of T5's sentinels in their order; none for other models."""
+    ids = (tokens.tokenizer.token_to_id(f"{sentinels.PREFIX}{i}>") for i in range(len(tokens.specials)))
+    return [i for i in ids if i is not None]
 
 
 def encode(tokens: Tokenizer | FastTokenizer, text: str, marks: Sequence[int]) -> list[int]:
@@ -43,7 +45,6 @@ def encode(tokens: Tokenizer | FastTokenizer, text: str, marks: Sequence[int]) -
 
 def not_text(tokens: Tokenizer | FastTokenizer) -> list[int]:
     """Ids that no generated text has: special tokens and sentinels."""
-    if isinstance(tokens, FastTokenizer) and not tokens.trained_here:
-        return sorted(tokens.specials)
-    ordinary = set(sentinels.ordinary(tokens).tolist())
-    return [*range(len(SPECIALS)), *(i for i in range(len(SPECIALS), tokens.vocab_size) if i not in ordinary)]
+    if isinstance(tokens, Tokenizer):
+        return np.setdiff1d(np.arange(tokens.vocab_size), sentinels.ordinary(tokens)).tolist()
+    return sorted(tokens.specials)

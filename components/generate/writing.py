@@ -143,8 +143,8 @@ def load(name: str, objective: params.Objective | None = None) -> Writer:
     model, tokens = store.load(folder)
     if isinstance(tokens, Tokenizer):
         marks = sentinels.ids(tokens.vocab_size, objective.sentinels(model.max_length) if objective else 0)
-    else:  # of T5; BART writes the whole text, and marks gaps by its mask alone
-        marks = [mark for mark in gaps.marks_of(tokens) if mark != tokens.mask]
+    else:
+        marks = gaps.imported_sentinels(tokens)
     return Writer(model.eval(), tokens, marks, name)
 
 

@@ -41,7 +41,8 @@ TESTS = {
     "factorised": "tests/efficiency/test_factorised.py", "seeds": "tests/seeds/test_seeds.py",
     "tickets": "tests/tickets/test_tickets.py", "search": "tests/search/test_search.py",
     "nodes": "tests/pretrain/test_nodes.py",
-    "stage": "tests/test_stage.py",
+    "stage": "tests/test_stage.py", "device": "tests/finetune/test_device.py",
+    "sentence_probe": "tests/evaluations/test_sentence_probe.py",
 }  # fmt: skip
 
 
@@ -494,10 +495,17 @@ MISTAKES = [
     Mistake("T5's cap for all tasks together", "components/derive/multitask.py",
             "min(count, by.cap or count)", "min(count, (by.cap or count) * len(examples))",
             named("multitask", "test_whose_batch_comes_next")),
+    Mistake("a loss is read in every step", LOOP, "losses.append(loss.detach())", "losses.append(torch.tensor(loss.item()))",
+            named("device")),
+    Mistake("test selects the layer of a sentence probe", "components/evaluations/sentence_probe/evaluation.py",
+            "best is None or scores[chosen] > best.on_dev", "best is None or values.mean() > best.values.mean()",
+            named("sentence_probe")),
+    Mistake("special tokens count in a text's mean", "components/evaluations/sentence_probe/evaluation.py",
+            "inside = (positions >= len(before)) &", "inside = (positions >= 0) &", named("sentence_probe")),
     Mistake("the hardest hole first", "components/generate/filling.py", "scores.max(1).values.argmax()", "scores.max(1).values.argmin()",
             named("filling")),
     Mistake("what was written is seen as it is written anew", "components/generate/filling.py",
-            "                ids[position] = MASK\n", "", named("filling")),
+            "                ids[position] = self.mask\n", "", named("filling")),
     Mistake("held-out problems are trained on", "components/text/sources/synthetic.py",
             'held_out != (source.part == "held_out")', "False", named("synthetic")),
     Mistake("any answer with values is right", "components/text/sources/synthetic.py",

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from components.report import STARTS
 from components.report.markdown import REPORT, RESULTS, find, interval, rows, spread, table
-from components.report.readme_studies import comparisons, finding, findings_table, outcomes, picture, study
+from components.report.readme_studies import comparisons, finding, findings_table, learnt, outcomes, picture, study
 
 TRIED = Path("docs/starts.csv")
 FILLED = ("comparisons", "default", "evaluations", "findings", "lectures", "recipe", "spaces", "studies", "tutorial_verdict")
 PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in FILLED))
-PICTURE = Path("docs/images/findings.svg")
+PICTURES = {Path("docs/images/findings.svg"): picture, Path("docs/images/learnt.svg"): learnt}
 START_NAMES = {"pretrained": "pretrained", **STARTS}
 """The starts of a model in tables."""
 TASKS = {"stsb": "STS-B (Pearson)", "snli": "SNLI (accuracy)", "movies": "movie reviews (accuracy)"}
@@ -306,4 +306,5 @@ def filled(text: str) -> str:
 if __name__ == "__main__":
     for page in PAGES:
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
-    PICTURE.write_text(picture(), encoding="utf-8")
+    for file, drawn in PICTURES.items():
+        file.write_text(drawn(), encoding="utf-8")

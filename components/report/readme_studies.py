@@ -5,12 +5,14 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import pandas as pd
+
 from components import params
 from components.comparison.plots import svg
 from components.comparison.verdicts import LEVEL, holm
 from components.params import LOSS
 from components.report.markdown import REPORT, interval, rows, table
-from components.studies import findings, plots
+from components.studies import findings, milestones, plots
 from components.studies.folders import LAST
 
 
@@ -53,6 +55,12 @@ def findings_table() -> str:
 def picture() -> str:
     """The plot of all findings, as SVG."""
     return svg(plots.findings(paper_findings()))
+
+
+def learnt() -> str:
+    """The plot of what the study `tokens` found to be learnt when, as SVG."""
+    groups = json.loads((REPORT / "studies/tokens.json").read_text())["groups"]
+    return svg(milestones.plot(pd.DataFrame(groups), "tokens"))
 
 
 def outcomes() -> str:

@@ -70,8 +70,8 @@ class Pooled(NamedTuple):
 
 
 def pool(sides: Iterable[Side]) -> Pooled:
-    """Pool the variance of all sides with random runs."""
-    runs = [side.scores for side in sides if side.drawn]
+    """Pool the variance of all sides with random runs, but of those with an undefined score."""
+    runs = [side.scores for side in sides if side.drawn and np.isfinite(side.scores).all()]
     degrees = sum(len(scores) - 1 for scores in runs)
     return Pooled(float(sum(scores.var() * len(scores) for scores in runs) / degrees) if degrees else nan, degrees)
 
@@ -174,11 +174,18 @@ def side(task: params.Task, metric: str, examples: Sequence[Example], runs: Sequ
     return Side(np.array([score(run, everything) for run in runs]), np.array(without).reshape(len(blocks), len(runs)), drawn)
 
 
-def of_values(values: np.ndarray, blocks: Sequence[np.ndarray], drawn: bool = True) -> Side:
-    """A side whose score is the mean over the examples of `values` (runs, examples)."""
-    total, count = values.sum(1), values.shape[1]
-    without = [(total - values[:, block].sum(1)) / (count - len(block)) for block in blocks]
-    return Side(values.mean(1), np.array(without).reshape(len(blocks), len(values)), drawn)
+def of_values(
+    values: np.ndarray, blocks: Sequence[np.ndarray], drawn: bool = True, weights: np.ndarray | None = None
+) -> Side:  # fmt: skip
+    """A side whose score is the mean over the examples of `values` (runs, examples), by `weights` (examples,) if given.
+
+    The mean of what is left without a block is over its own weights, as that of the whole is over all.
+    """
+    weights = np.ones(values.shape[1]) if weights is None else weights
+    values, count = values * weights, weights.sum()
+    total = values.sum(1)
+    without = [(total - values[:, block].sum(1)) / (count - weights[block].sum()) for block in blocks]
+    return Side(total / count, np.array(without).reshape(len(blocks), len(values)), drawn)
 
 
 def blocks_of(examples: Sequence[Example]) -> list[np.ndarray]:

@@ -5,6 +5,7 @@ with different shares are not comparable.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -62,12 +63,15 @@ def analogies(space: Space) -> dict[str, float | int | None]:
     used, where = indices[:, :3].unique(return_inverse=True)  # the questions share few words, whose cosines are computed once
     cosines = torch.cat([scores.clone() for _, scores in blocks(vectors[used], vectors)])
     right = {"add": 0, "multiply": 0}
+    forms = defaultdict(set)  # lower-cased word -> its rows: an answer counts in any case, as in word2vec's own program
+    for row, word in enumerate(space.words):
+        forms[word.lower()].add(row)
     for question, (a, b, c) in zip(indices, where, strict=True):
         shifted = {side: (cosines[row] + 1) / 2 for side, row in (("a", a), ("b", b), ("c", c))}
         scores = {"add": cosines[b] - cosines[a] + cosines[c], "multiply": shifted["b"] * shifted["c"] / (shifted["a"] + EPSILON)}
         for method, values in scores.items():
             values[question[:3]] = -torch.inf
-            right[method] += int(values.argmax() == question[3])
+            right[method] += int(values.argmax()) in forms[space.words[question[3]].lower()]
     return figures | {method: count / len(covered) for method, count in right.items()}
 
 

@@ -59,14 +59,15 @@ def side(values: np.ndarray, weights: np.ndarray, drawn: bool = True, clusters: 
         blocks = np.array_split(generator(0).permutation(count), min(verdicts.BLOCKS, count))
         if clusters is not None:
             blocks = [np.flatnonzero(np.isin(numbers, block)) for block in blocks]
-    return verdicts.of_values(values * weights / weights.mean(), blocks, drawn)
+    return verdicts.of_values(values, blocks, drawn, weights)
 
 
-def group_weights(groups: Sequence[str]) -> np.ndarray:
-    """Weights (items,) with mean 1, by which all groups count the same."""
+def group_weights(groups: Sequence[str], values: np.ndarray) -> np.ndarray:
+    """Weights (items,) with mean 1, by which all groups count the same. Items that were not read, NaN in `values`
+    (items,), don't count for their group."""
     names = pd.Series(groups)
-    weights = 1 / names.map(names.value_counts()).to_numpy(float)
-    return weights / weights.mean()
+    counts = names.map(names[np.isfinite(values)].value_counts()).fillna(1).to_numpy(float)
+    return (1 / counts) / (1 / counts).mean()
 
 
 def check_size(figures: dict) -> dict:

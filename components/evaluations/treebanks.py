@@ -101,6 +101,10 @@ def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Senten
                 if "id" in columns and not fields[columns.index("id")].isdecimal():
                     continue
                 words.append([fields[index] for index in fields_read.values()])
+                if "id" in columns and int(found := fields[columns.index("id")]) != len(words):
+                    raise SesameError(
+                        f"{file.name}, line {number}: id {found}, where {len(words)} is next; heads count the words from 1"
+                    )
             elif words:
                 yield _checked(words, f"{file.name}, line {start}")
                 words = []

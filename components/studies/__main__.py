@@ -121,16 +121,16 @@ def record_runs(all_params: params.Params, name: str, run: Run) -> None:
     """
     block, variants = all_params.studies[name], tables.variants(all_params, name)
     numbers = {key for variant in block.variants.values() for key, value in flatten(variant.change).items() if type(value) in (int, float)}
+    sides = {evaluation: tables.evaluation_sides(all_params, name, evaluation) for evaluation in block.evaluations}
     for variant in variants:
         results = {task: milestones[LAST] for task, milestones in tables.transferred(all_params, name, variant).items()}
-        answers = tables.evaluated(all_params, name, variant)
         for i, (seed, figures) in enumerate(zip(block.seeds, tables.pretrained(all_params, name, variant, LAST), strict=True)):
             model = flatten(varied(all_params.models, block, variant, seed).model_dump(mode="json"))
             tags = {"stage": "study", "study": name, "variant": variant, "model": block.model, "seed": str(seed)}
             choices = {"variant": variant, "seed": seed} | {key.rpartition(".")[2]: model.get(key) for key in sorted(numbers)}
             with run.child(f"{variant} {seed}", tags, choices) as child:
                 scores = {task: result["scores"][result["split"]][result["metric"]]["values"][i] for task, result in results.items()}
-                scores |= {evaluation: milestones[LAST][i]["score"] for evaluation, milestones in answers.items()}
+                scores |= {evaluation: float(side[variant, LAST].scores[i]) for evaluation, side in sides.items()}
                 child.log({task: score for task, score in scores.items() if score is not None})
                 known = (*tables.PRETRAINING, "parameters", "tokens", "steps", "flops", "seconds")
                 child.log({key: figures[key] for key in known if not np.isnan(figures[key])})

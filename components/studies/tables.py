@@ -199,7 +199,7 @@ def evaluation_sides(all_params: params.Params, study: str, evaluation: str) -> 
 
 
 def evaluated(all_params: params.Params, study: str, variant: str) -> dict[str, dict[str, list[dict]]]:
-    """evaluation -> milestone -> protocol, measure and score of each seed."""
+    """evaluation -> milestone -> protocol and measure of each seed."""
     results = [read_json(transferred_folder(member) / "metrics.json") for member in seeds(all_params, study, variant)]
     return {
         evaluation: {milestone: [result["evaluations"][evaluation][milestone] for result in results] for milestone in milestones}
@@ -229,8 +229,9 @@ def table(all_params: params.Params, study: str, compared: list[Comparison]) -> 
     """Budget, pre-training and scores of every variant, and its differences from the base at the same milestone."""
     block, rows = all_params.studies[study], []
     differences = {(one.task, one.variant, one.milestone): one for one in compared if one.against == block.base}
+    sides = {evaluation: evaluation_sides(all_params, study, evaluation) for evaluation in block.evaluations}
     for variant in variants(all_params, study):
-        scores, answers = transferred(all_params, study, variant), evaluated(all_params, study, variant)
+        scores = transferred(all_params, study, variant)
         for milestone in (*map(str, block.milestones), LAST):
             figures = pretrained(all_params, study, variant, milestone)
             row: dict = {"variant": variant, "milestone": milestone, "n": len(figures)}
@@ -246,7 +247,8 @@ def table(all_params: params.Params, study: str, compared: list[Comparison]) -> 
                     result = scores[task][milestone]
                     summary = result["scores"][result["split"]][result["metric"]]
                 else:
-                    summary = metrics.summary([{"score": answer["score"]} for answer in answers[task][milestone]])["score"]
+                    runs = sides[task][variant, milestone].scores  # of the items that the differences are about
+                    summary = metrics.summary([{"score": float(score)} for score in runs])["score"]
                 row |= {task: summary["mean"], f"{task}_std": summary["std"]}
                 row |= _differences(task, differences.get((task, variant, milestone)))
             rows.append(row)

@@ -55,7 +55,8 @@ def _evaluate(all_params: Params, member: Member, target: Path) -> dict[str, dic
             answers = evaluate.evaluate_model(all_params.evaluations[evaluation].kind, evaluation, folder, seed)
             (target / evaluation / milestone).mkdir(parents=True)
             evaluate.write_items(target / evaluation / milestone / "items.csv", answers)
-            score = float(np.nanmean(answers.values * answers.weights))
+            known = np.isfinite(answers.values)
+            score = float(np.average(answers.values[known], weights=answers.weights[known]))
             results.setdefault(evaluation, {})[milestone] = {"protocol": answers.protocol, "measure": answers.measure, "score": score}
             print(f"{evaluation}, {milestone}: {answers.measure} {score:.3f}", flush=True)
     return results

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
@@ -82,9 +83,10 @@ UNSPACED = re.compile(rf"([{HAN}{OTHERS}][{MARKS}]*)")
 def normalised(answer: str) -> str:
     """Return an answer in lower case, without punctuation, articles and extra white space (Rajpurkar et al. 2016).
 
-    An answer of which nothing would be left, e.g. A or +, stays as it is.
+    An answer of which nothing would be left, e.g. A or +, stays as it is. Forms of a character that look alike are
+    one (NFKC), since tokenizers write them so.
     """
-    lower = " ".join(answer.lower().split())
+    lower = " ".join(normalize("NFKC", answer).lower().split())
     bare = "".join(character for character in lower if character not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split()) or lower
 
@@ -96,6 +98,8 @@ def _same(prediction: str, answer: str) -> float:
 def _overlap(prediction: str, answer: str) -> float:
     """F1 over the words of two answers, or over characters in scripts without blanks."""
     predicted, correct = (UNSPACED.sub(r" \1 ", normalised(text)).split() for text in (prediction, answer))
+    if predicted == correct:
+        return 1.0
     common = sum((Counter(predicted) & Counter(correct)).values())
     return 2 * common / (len(predicted) + len(correct)) if common else 0.0
 

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from ruamel.yaml import YAML
@@ -14,6 +15,8 @@ from components.core.errors import SesameError
 from components.evaluations.bits_per_byte import evaluation as bits_per_byte
 from components.evaluations.choices import evaluation as choices
 from components.evaluations.choices import readers
+from components.evaluations.contract import Answers, group_weights
+from components.evaluations.evaluate import compare
 from components.evaluations.minimal_pairs import scoring
 from components.evaluations.regions import evaluation as regions
 from components.evaluations.regions import formulas
@@ -238,3 +241,24 @@ def test_both_run_as_stages_of_any_model(project):
     Path("suites/number.json").write_text(json.dumps({key: value for key, value in SUITE.items() if key != "predictions"}))
     done = run_stage("components.evaluations", "suites")
     assert done.returncode and "number.json, suite number: no 'predictions'; a suite in SyntaxGym's format is expected" in done.stderr
+
+
+def test_a_group_counts_the_same_however_many_of_its_items_were_read():
+    groups = np.array(["short"] * 100 + ["long"] * 100)
+    right = np.r_[np.ones(100), np.zeros(50), np.full(50, np.nan)]
+    answers = Answers("rule", right, groups, group_weights(groups, right), pd.DataFrame({"item": range(200)}), {})
+    assert compare(answers, right[None], np.stack([right * 0 + 0.5] * 2))["score"] == pytest.approx(0.5)
+
+
+def test_one_sentence_may_be_cut_in_two_ways(tokens, tmp_path, monkeypatch):
+    """Each condition has its own regions: here a region's surprisal is its number of characters."""
+    narrow, wide = ["the", "dog barks ."], ["the dog", "barks ."]
+    items = [
+        {"suite": "cut", "item": number, "formula": "(1;%narrow%) < (1;%wide%)",
+         "conditions": {"narrow": [f"{word}{narrow[0]}", narrow[1]], "wide": [f"{word}{wide[0]}", wide[1]]}}
+        for number, word in enumerate(("", "old "), 1)
+    ]  # fmt: skip
+    (tmp_path / regions.FILE).write_text(json.dumps(items))
+    lengths = lambda model, tokens, sentences, spans, name: [np.array([float(a - b) for a, b in own]) for own in spans]  # noqa: E731
+    monkeypatch.setattr(regions.scoring, "score_spans", lengths)
+    assert regions.evaluate(tmp_path, built("gpt", tokens), tokens, "gpt").values.tolist() == [1, 1]

@@ -91,6 +91,17 @@ def test_what_is_learnt_when_is_a_picture(asking):  # noqa: F811
     assert "Nothing about context was learned by" in said[0] and "slow (loss 5.00, without context 5.20)" in said[0]
 
 
+    # items that a model could not read don't count for the score either
+    files = [Path(f"data/studies/speed/fast/{seed}/pairs/last/items.csv") for seed in (1, 2)]
+    items = [pd.read_csv(file) for file in files]
+    for table, file in zip(items, files, strict=True):
+        table.loc[: len(table) // 3, "score"] = np.nan
+        table.to_csv(file, index=False)
+    read = [table.dropna(subset="score") for table in items]
+    row = tables.table(checked, "speed", tables.comparisons(checked, "speed")).query("variant == 'fast' and milestone == 'last'")
+    assert row["pairs"].item() == pytest.approx(np.mean([np.average(one["score"], weights=one["weight"]) for one in read]))
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -62,6 +62,14 @@ def test_a_treebank_is_read_and_what_is_wrong_with_it_is_named(tmp_path):
             of_file(tmp_path / "c.tsv", text, few)
 
 
+def test_a_missing_id_is_one_line(tmp_path):
+    """Heads count words: behind the gap each would be of another word."""
+    lines = conll([KEYS]).splitlines(keepends=True)
+    del lines[4]
+    with pytest.raises(SesameError, match="line 5: id 4, where 3 is next; heads count the words from 1"):
+        of_file(tmp_path / "a.conllu", "".join(lines))
+
+
 ALONE = Sentence(["dog"], ["NOUN"], [0], ["root"])
 
 

@@ -32,6 +32,18 @@ def test_similarity_is_gensims(name):
     assert own["low"] < own["spearman"] < own["high"] and 0 < own["coverage"] < 1
 
 
+def test_an_answer_counts_in_any_case():
+    """As in word2vec's own program: `Norway` is right where `norway` is the commoner form."""
+    space, _ = spaces(words_of("analogies", 300))
+    turn = {word: row for row, word in enumerate(space.words)}
+    before = intrinsic.analogies(space)
+    asked = [line.lower().split() for line in intrinsic._lines("analogies") if not line.startswith(":")]
+    a, b, c, d = (turn[word] for word in next(words for words in asked if all(word in turn for word in words)))
+    more = np.vstack([space.vectors, space.vectors[b] - space.vectors[a] + space.vectors[c]])
+    both = Space([*space.words, space.words[d].upper()], np.ones(len(more), int), more)
+    assert intrinsic.analogies(both)["add"] * before["asked"] > before["add"] * before["asked"] + 0.9
+
+
 def test_analogies_by_adding_are_gensims():
     space, keyed = spaces(words_of("analogies", 300))
     turn = {word: row for row, word in enumerate(space.words)}

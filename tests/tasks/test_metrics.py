@@ -167,3 +167,10 @@ def test_words_of_other_letters_are_whole_and_english_ones_are_rouges_own():
 )  # fmt: skip
 def test_how_texts_are_taken_apart_for_bleu(texts, name):
     assert metrics.bleu_tokens(texts) == name
+
+
+def test_an_answer_counts_in_any_form_of_its_characters():
+    """Tokenizers write `m2` for `m²`: a model can't do otherwise."""
+    for gold, written in (("10 m²", "10 m2"), ("cafe\u0301", "café"), ("２０２４", "2024")):
+        assert metrics._same(written, gold) and metrics._overlap(written, gold) == 1
+    assert metrics._overlap("", "") == 1 and metrics._overlap("a dog", "") == 0

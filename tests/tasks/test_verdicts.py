@@ -12,6 +12,7 @@ from components import params, tasks
 from components.comparison import verdicts
 from components.comparison.verdicts import Side, difference, holm, of_values, side
 from components.core.errors import SesameError
+from components.evaluations import contract as evaluations
 from components.tasks import Example
 from tests.conftest import tiny_params
 
@@ -170,3 +171,23 @@ def test_false_discoveries_are_rare_where_nothing_changed_and_changes_are_found(
     assert (mixed[280:] <= 0.05).mean() > 0.9 and (mixed[:280] <= 0.05).mean() < 0.02
     by_hand = verdicts.false_discovery_rates(np.array([5.0, -5, 0.5]), np.arange(1, 10) / 10)  # p: 1/10, 1, 6/10
     np.testing.assert_allclose(by_hand, [0.3, 1, 0.9])
+
+
+def test_a_variant_with_an_undefined_score_does_not_silence_the_others():
+    runs = [0.8, 0.82, 0.84], [0.7, 0.72, 0.71], [0.3, np.nan, 0.31]
+    one, other, broken = (Side(np.array(own), np.repeat([own], 2, 0)) for own in runs)
+    for sides in ([one, other], [one, other, broken]):
+        assert verdicts.verdicts([difference(one, other, verdicts.pool(sides))]) == ["higher"]
+
+
+def test_a_weighted_mean_is_left_out_by_its_weights():
+    """All items alike: there is no noise in their mean, whatever they weigh."""
+    rng = np.random.default_rng(0)
+    weights = rng.integers(5, 300, 500).astype(float)
+    own = evaluations.side(np.full((1, 500), 2.0), weights, False)
+    assert own.mean == pytest.approx(2) and verdicts.jackknife(own.without.mean(1)) == pytest.approx(0)
+    values = 2 + rng.normal(0, 1, (1, 500))
+    own = evaluations.side(values, weights, False)
+    drawn = [rng.integers(0, 500, 500) for _ in range(2000)]
+    bootstrap = np.std([np.average(values[0, rows], weights=weights[rows]) for rows in drawn])
+    assert np.sqrt(verdicts.jackknife(own.without.mean(1))) == pytest.approx(bootstrap, rel=0.15)

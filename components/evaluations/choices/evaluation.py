@@ -48,7 +48,7 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
         for scores, item in zip(by_item, items, strict=True)
     ])  # fmt: skip
     groups = np.array([item.group for item in items])
-    weights = group_weights(groups)
+    weights = group_weights(groups, right)
     chance = np.array([1 / len(item.candidates) for item in items])
     table = pd.DataFrame({
         "item": np.arange(len(items)), "group": groups, "answer": [item.answer for item in items],

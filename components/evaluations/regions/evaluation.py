@@ -23,6 +23,8 @@ from components.text.sources import tables
 from components.text.sources.file import SourceFile
 
 FILE = "items.json"
+Cut = tuple[str, tuple[tuple[int, int], ...]]
+"""A sentence, and the characters of its regions."""
 
 
 def prepare(folder: Path, block: Regions) -> dict:
@@ -130,8 +132,8 @@ def joined(regions: list[str]) -> tuple[str, list[tuple[int, int]]]:
 
 def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
     """Raises SesameError for a model without probabilities of sentences, and where it can read too few items."""
-    spans_of: dict[str, dict[int, tuple[int, int]]] = {}  # sentence -> number of a region in a formula -> its characters
-    sentence_of: list[dict[tuple[str, int], str]] = []  # for each item: region -> its sentence
+    spans_of: dict[Cut, dict[int, tuple[int, int]]] = {}  # number of a region in a formula -> its characters
+    sentence_of: list[dict[tuple[str, int], Cut]] = []  # for each item: region -> its sentence
     with reading(folder / FILE):
         if not (items := read_json(folder / FILE)):
             raise ValueError("no items")
@@ -139,15 +141,20 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
             sentence_of.append({})
             for condition, number in formulas.regions(item["formula"]):
                 text, spans = joined(item["conditions"][condition])
-                spans_of.setdefault(text, {})[number] = spans[number - 1]
-                sentence_of[-1][condition, number] = text
-    sums = scoring.score_spans(model, tokens, list(spans_of), [list(spans.values()) for spans in spans_of.values()], name)
-    surprisal = {text: dict(zip(spans, -values, strict=True)) for (text, spans), values in zip(spans_of.items(), sums, strict=True)}
+                cut = text, tuple(spans)  # another condition may have the sentence with other regions
+                spans_of.setdefault(cut, {})[number] = spans[number - 1]
+                sentence_of[-1][condition, number] = cut
+    regions_of = [list(spans.values()) for spans in spans_of.values()]
+    sums = scoring.score_spans(model, tokens, [text for text, _ in spans_of], regions_of, name)
+    surprisal = {
+        cut: dict(zip(spans, -values, strict=True)) for (cut, spans), values in zip(spans_of.items(), sums, strict=True)
+    }
     right = np.full(len(items), np.nan)
     for i, (item, regions) in enumerate(zip(items, sentence_of, strict=True)):
-        values = {(condition, number): surprisal[text][number] for (condition, number), text in regions.items()}
+        values = {(condition, number): surprisal[cut][number] for (condition, number), cut in regions.items()}
         if not np.isnan(list(values.values())).any():
             right[i] = formulas.holds(item["formula"], values)
     suites = np.array([item["suite"] for item in items])
     table = pd.DataFrame({"suite": suites, "item": [item["item"] for item in items]})
-    return check_answers(Answers(scoring.usual_protocol(model), right, suites, group_weights(suites), table, {}), name)
+    weights = group_weights(suites, right)
+    return check_answers(Answers(scoring.usual_protocol(model), right, suites, weights, table, {}), name)

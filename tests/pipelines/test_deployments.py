@@ -270,14 +270,14 @@ def test_a_failure_is_posted(ready):
     for _ in range(2):  # said twice it is one automation
         subprocess.run(command, env=os.environ | lab.env, check=True)
     lab.stages("  good: {cmd: echo > good.out, outs: [good.out]}\n  bad: {cmd: \"echo 'bad: no' >&2; exit 1\", outs: [bad.out]}")
-    lab.sesame("run", "good")
+    good = lab.sesame("run", "good")
     output = lab.sesame("run", "bad", code=1)
-    run = re.search(r"/runs/flow-run/(\S+)", output).group(1)
+    well, run = (re.search(r"/runs/flow-run/(\S+)", said).group(1) for said in (good, output))
     until(lambda: [call for call in calls if call["id"] == run])
     hook.shutdown()
     [call] = [call for call in calls if call["id"] == run]
     assert call["state"] == "Failed" and call["message"].startswith("1 stage: 0 cached, 0 done, 1 failed")
-    assert {call["state"] for call in calls} == {"Failed"}
+    assert not [call for call in calls if call["id"] == well], "others on this server may fail meanwhile"
 
 
 ENTRY = {"name": "own", "entrypoint": "pipelines.deployments.pipeline", "description": "d"}

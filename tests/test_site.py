@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import typer
 from ruamel.yaml import YAML
@@ -43,7 +44,7 @@ def test_it_needs_no_net(site):
 
 
 def test_links_between_pages_lead_somewhere(site):
-    for page in set(site.glob("*.html")) - {site / "404.html"}:  # whose links are those of a server
+    for page in {*site.glob("*.html"), *site.glob("studies/*.html")} - {site / "404.html"}:  # whose links are those of a server
         for link in re.findall(r"<a[^>]* href=\"((?!https?:|mailto:)[^\"#]+\.html)[\"#]", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
@@ -53,3 +54,17 @@ def test_the_reference_has_every_section_and_command(site):
     assert all(f"<code>{section}</code>" in keys for section in params.Params.model_fields if section != "studies")
     assert all(f"sesame {name}" in commands for name in typer.main.get_command(cli.app).commands)
     assert "Highest learning rate of the matrices" in keys
+
+
+def test_every_study_has_a_page_with_its_file_and_what_came_out(site):
+    listed = (site / "studies/index.html").read_text()
+    for name in params.load().studies:
+        page = (site / f"studies/{name}.html").read_text()
+        assert f"sesame study {name}" in page and f'href="{name}.html"' in listed
+        if (ROOT / f"data/report/studies/{name}.csv").exists():
+            rows = pd.read_csv(ROOT / f"data/report/studies/{name}.csv")
+            assert "<svg" in page and all(f"<td>{variant}</td>" in page for variant in rows["variant"])
+        else:
+            assert "not run yet" in page
+    masking = (site / "studies/masking.html").read_text()
+    assert "Wettig et al. 2023" in masking and "reproduced" in masking

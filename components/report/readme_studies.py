@@ -71,12 +71,14 @@ def outcomes() -> str:
 
 
 def study(name: str) -> str:
-    """A study's question, its variants, each minus the base, and the sentences of its page."""
+    """A study's question, its variants, each minus the base, and the sentences of its page. A measure that an earlier run
+    did not compare is left out."""
     block, body = declared().studies[name], []
     if not (REPORT / "studies" / f"{name}.csv").exists():
         return f"*{block.question}*\n\nNot run yet: `sesame study {name}`."
-    measures = [LOSS, *block.measures]
-    for row in rows(f"studies/{name}"):
+    results = rows(f"studies/{name}")
+    measures = [key for key in (LOSS, *block.measures) if f"{key}_low" in results[0]]
+    for row in results:
         cells = [row["variant"], f"{int(row['tokens']):,}", f"{float(row['flops']):.3g}"]
         for key in measures:
             shown = f"{float(row[key]):.3f} ± {float(row[f'{key}_std']):.3f}" if row[f"{key}_std"] else f"{float(row[key]):.3f}"

@@ -1,5 +1,6 @@
 """The documentation as a site: every page is in it and can be reached, it fetches nothing, and the reference has every key and command."""
 
+import json
 import os
 import re
 import subprocess
@@ -68,3 +69,30 @@ def test_every_study_has_a_page_with_its_file_and_what_came_out(site):
             assert "not run yet" in page
     masking = (site / "studies/masking.html").read_text()
     assert "Wettig et al. 2023" in masking and "reproduced" in masking
+
+
+def test_every_column_of_a_table_is_explained():
+    text = (ROOT / "docs/outputs.md").read_text()
+    explained = set(re.findall(r"`([^`]+)`", text))
+    for table in (ROOT / "data/report").glob("*.csv"):
+        columns = {re.sub(r"^epoch_\d+$", "epoch_1", name) for name in pd.read_csv(table, nrows=0).columns}
+        assert table.name in text and columns <= explained, (table.name, columns - explained)
+    measured = r".+_(std|difference|low|high|p|deviations|detectable|verdict)$"
+    for table in (ROOT / "data/report/studies").glob("*.csv"):
+        columns = [name for name in pd.read_csv(table, nrows=0).columns if not re.match(measured, name)]
+        assert {name for name in columns if f"{name}_verdict" not in pd.read_csv(table, nrows=0).columns} <= explained
+
+
+def test_messages_of_troubleshooting_are_those_of_the_code():
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.M)
+    code = "\n".join(path.read_text() for folder in ("components", "pipelines") for path in (ROOT / folder).rglob("*.py"))
+    code = re.sub(r'"\s*\n\s*f?"', "", code)
+    for message in (one for row in rows for one in re.findall(r"`([^`]+)`", row)):
+        assert message in code, message
+    assert len(rows) > 10
+
+
+@pytest.mark.parametrize("words", ["mlm_probability", "resume", "BLiMP"])
+def test_the_search_finds(words, site):
+    found = [page for page in json.loads((site / "search/search_index.json").read_text())["docs"] if words in page["text"]]
+    assert found

@@ -31,7 +31,9 @@ class Projection:
     def squared_distances(self, x: Tensor) -> Tensor:
         """(..., words, width) -> (..., words, words)."""
         projected = self.standard(x) @ self.weights
-        return (projected[..., :, None, :] - projected[..., None, :, :]).square().sum(-1)
+        inner = projected @ projected.mT  # not the differences, a matrix of vectors
+        norms = inner.diagonal(dim1=-2, dim2=-1)
+        return norms[..., :, None] + norms[..., None, :] - 2 * inner
 
 
 def fit(vectors: Sequence[Tensor], sentences: Sequence[Sentence], seed: int) -> Projection:

@@ -33,6 +33,10 @@ def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe
             f"{place}.method {recipe.method} needs the blocks of a Transformer, and {model} has none; "
             "take another method"
         )
+    if recipe.method == "bitfit" and not getattr(architecture, "biases", True):
+        raise ValueError(
+            f"{place}.method bitfit tunes biases, and {model}.architecture.biases is false; take another method"
+        )
     if recipe.method in ONE_LAYER and not -1 <= recipe.layer <= architecture.num_layers:
         raise ValueError(f"{place}.layer {recipe.layer}: {model} has 0 (embedding) to {architecture.num_layers}, -1 is the last")
     if recipe.method == "early_exit" and architecture.name not in SMALLER:

@@ -280,6 +280,20 @@ def test_a_prompt_has_no_output_of_its_own(tokens):
     torch.testing.assert_close(module(batch.texts, batch.segments), expected)
 
 
+@pytest.mark.parametrize("name", ["bert", "gpt"])
+def test_bitfit_needs_biases(name, tokens):
+    """Without them, as in T5, the head alone would be trained under the name of BitFit."""
+    block = CHECKED.models[name].architecture
+    model = store.build(block.model_copy(update={"biases": False}), tokens)
+    with pytest.raises(SesameError, match="method bitfit tunes biases, and the layers of this model have none"):
+        methods.build(model, tokens, recipe(method="bitfit"), kinds.build(TASK, recipe()), True)
+    raw = tiny_params()
+    raw["models"][name]["architecture"]["biases"] = False
+    raw["finetune"]["recipes"][name]["method"] = "bitfit"
+    with pytest.raises(SesameError, match=f"bitfit tunes biases, and models.{name}.architecture.biases is false"):
+        params.check(raw)
+
+
 def test_methods_that_need_a_transformer_say_so(tokens):
     for method in ("adapters", "lora"):
         with pytest.raises(SesameError, match=f"method {method} needs a Transformer, which BiLM is not"):

@@ -253,6 +253,14 @@ MORE = {
             "search.space.max_length 64 is more than the model reads",
         ),
         (
+            lambda raw: raw["search"].update(models=["bert", "gpt"], space={"rank": {"choices": [4, 8]}}),
+            "search.space: rank has no effect under method full; leave it out",
+        ),
+        (
+            lambda raw: raw["search"].update(models=["elmo"], space={"layer_decay": {"low": 0.5, "high": 1.0}}),
+            "search.space: layer_decay has no effect under method features; leave it out",
+        ),
+        (
             lambda raw: raw["search"].update(models=["elmo"], space={"method": {"choices": ["full", "lora"]}}),
             "search.space.method lora needs the blocks of a Transformer",
         ),

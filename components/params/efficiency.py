@@ -77,7 +77,8 @@ class Efficiency(Block):
 
     def tuned(self, point: str) -> Recipe:
         """How a point is tuned. Raises ValidationError where what it lays over the recipe of all does not fit."""
-        return Recipe.model_validate(self.recipe.model_dump() | self.points[point].recipe)
+        own = self.points[point].recipe
+        return Recipe.model_validate(self.recipe.under(own) | own)
 
     @model_validator(mode="after")
     def points_fit_each_other(self):

@@ -53,6 +53,12 @@ class Pruner(Block):
     reduction_factor: Annotated[int, Field(ge=2)] = 2
     """At a rung the best of so many goes on."""
 
+    @model_validator(mode="after")
+    def rungs_are_climbed(self):
+        if self.name == "none":
+            self.refuse_idle(["min_epochs", "reduction_factor"], "name: none stops no trial")
+        return self
+
 
 class SearchBudget(Block):
     """How long the search of one model on one task runs; where both are given, the one that is spent first ends it."""

@@ -87,7 +87,8 @@ class Recipe(Block):
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """AdamW's, of matrices; biases and norms have none (Loshchilov and Hutter 2019; BERT: 0.01)."""
     dropout: Dropout = 0.1
-    """Probability with which a number is set to 0 in training, in the model and below the head (BERT: 0.1)."""
+    """Probability with which a number is set to 0 in training, below the head and in the updates of `lora` (BERT: 0.1). The model keeps
+    the dropout of its architecture, and nothing else has any: `text_to_text`, `sentence_probe`, `cosine`, `in_context`."""
     max_length: Annotated[int, Field(ge=8, le=2**40)] = 64
     """Tokens; longer inputs are cut and counted."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0

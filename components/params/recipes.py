@@ -96,7 +96,8 @@ class Recipe(Block):
     gradual_unfreezing: bool = False
     """The head alone learns in the first epoch, a layer more in each that follows (Howard and Ruder 2018, section 3.3)."""
     patience: NonNegativeInt | None = None
-    """Keep the epoch that is best on dev, stop after so many more without a gain; null: the last of `epochs` counts."""
+    """Keep the epoch that is best on dev, and stop when more epochs than so many follow it without a gain: 0 stops at the first
+    (Keras and Lightning stop at so many). null: the last of `epochs` counts."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the target's probability that is spread over all classes (Szegedy et al. 2016)."""
     class_weights: Literal["balanced"] | None = None

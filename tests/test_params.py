@@ -180,6 +180,58 @@ MORE = {
             "models.bert.objective: whole_word has no effect with span_probability",
         ),
         (
+            lambda raw: raw["models"]["bert"]["objective"].update(longest_span=3),
+            "models.bert.objective: longest_span has no effect: span_probability is not set; leave it out",
+        ),
+        (
+            lambda raw: raw["models"]["bert"].update(objective={"name": "electra", "learns": "targets", "detector_weight": 5}, prompts=[]),
+            "models.bert.objective: detector_weight has no effect: learns: targets detects nothing; leave it out",
+        ),
+        (
+            lambda raw: raw["tasks"]["same"].update(range=[0, 5]),
+            "tasks.same: range has no effect: it is of scores, and a classification task has none; leave it out",
+        ),
+        (
+            lambda raw: raw["tasks"]["same"].update(lowercase=True),
+            "tasks.same: lowercase has no effect: it is of BLEU and chrF, and a classification task has neither; leave it out",
+        ),
+        (
+            lambda raw: raw["tasks"]["same"].update(table={"format": "jsonl", "fields": 3, "text_a": "a", "label": "b"}),
+            "tasks.same.table: fields has no effect: format jsonl has no fields to count; leave it out",
+        ),
+        (
+            lambda raw: raw["tasks"]["same"]["table"].update(thresholds=[0.5], label_names={"a": "no"}),
+            "tasks.same.table: label_names has no effect: thresholds make the labels out of numbers; leave it out",
+        ),
+        (
+            lambda raw: raw["corpora"]["base"]["parts"][0].update(reader={"format": "parquet", "column": "a", "header": True}),
+            "corpora.base.parts[0].reader: header has no effect: format parquet has no fields to count; leave it out",
+        ),
+        (
+            lambda raw: raw["corpora"]["base"].update(cleaning={"near_duplicates": None, "near_duplicates_min_words": 9}),
+            "corpora.base.cleaning: near_duplicates_min_words has no effect: near_duplicates is null; leave it out",
+        ),
+        (
+            lambda raw: raw["alignments"]["again"].update(methods=[{"preset": "xing_2015", "neighbours_among": 9}]),
+            "alignments.again.methods[0]: neighbours_among has no effect: it is for map: rcsls, and map is procrustes; leave it out",
+        ),
+        (
+            lambda raw: raw["alignments"]["again"].update(methods=[{"preset": "artetxe_2017", "csls_k": 5}]),
+            "alignments.again.methods[0]: csls_k has no effect: the map is learned without neighbours",
+        ),
+        (
+            lambda raw: raw["alignments"]["again"].update(retrievals=["nn"], csls_k=5),
+            "alignments.again: csls_k has no effect: retrievals lack csls; leave it out",
+        ),
+        (
+            lambda raw: raw["search"].update(pruner={"min_epochs": 3}),
+            "search.pruner: min_epochs has no effect: name: none stops no trial; leave it out",
+        ),
+        (
+            lambda raw: raw["baselines"]["recipe"].update(head="mix"),
+            "baselines: recipe.head has no effect: these networks have no pre-trained layers; leave it out",
+        ),
+        (
             lambda raw: raw["models"]["bert"]["objective"].update(span_boundary=True),
             "models.bert.objective: span_boundary needs spans: set span_probability, e.g. 0.2 as in SpanBERT",
         ),
@@ -251,6 +303,14 @@ MORE = {
         (
             lambda raw: raw["search"].update(models=["bert"], space={"max_length": {"choices": [16, 64]}}),
             "search.space.max_length 64 is more than the model reads",
+        ),
+        (
+            lambda raw: raw["search"].update(models=["bert", "gpt"], space={"rank": {"choices": [4, 8]}}),
+            "search.space: rank has no effect under method full; leave it out",
+        ),
+        (
+            lambda raw: raw["search"].update(models=["elmo"], space={"layer_decay": {"low": 0.5, "high": 1.0}}),
+            "search.space: layer_decay has no effect under method features; leave it out",
         ),
         (
             lambda raw: raw["search"].update(models=["elmo"], space={"method": {"choices": ["full", "lora"]}}),

@@ -38,6 +38,15 @@ def test_sixty_busy_cores_of_what_knows_no_gpu_are_no_gpus():
     )
 
 
+def test_sixty_busy_cores_of_a_training_are_no_gpus():
+    """They draw as much as two, for which a training on a CPU was priced: 2 GPU-hours, $5, in place of 64 core-hours, $2.56."""
+    trained = price.run_price(CHECKED, "pretrain", cost(3600, 64) | {"gpus": 0})
+    assert (trained.gpu_hours, trained.core_hours) == (0, pytest.approx(64, rel=1e-3))
+    assert trained.usd_on_demand == pytest.approx(64 * 0.04, rel=1e-3)
+    beside = price.run_price(CHECKED, "pretrain", cost(3600, 40, gpus=1) | {"gpus": 1})
+    assert (beside.gpu_hours, beside.core_hours) == (1, 0)
+
+
 def test_a_core_is_rented_for_as_long_as_a_run_lasts_and_a_gpu_with_its_host():
     waited = price.run_price(CHECKED, "corpus", cost(3600, 0.2))
     assert waited.core_hours == 1 and (waited.usd_preemptible, waited.usd_on_demand) == (pytest.approx(0.01), pytest.approx(0.04))

@@ -73,6 +73,7 @@ def test_a_night_that_the_machine_slept_through_is_no_work(monkeypatch):
     before, clock = cost.measured(settings, {"gpus": 1}), time.clock_gettime
     monkeypatch.setattr(time, "clock_gettime", lambda own: clock(own) + 8 * 3600 * (own == time.CLOCK_BOOTTIME))
     after = cost.measured(settings, {"gpus": 1})
+    assert after["gpus"] == 1 and "gpus" not in cost.measured(settings, {})
     assert 0 <= after["seconds"] - before["seconds"] < 60 and after["kwh"] < before["kwh"] * 1.5
 
 

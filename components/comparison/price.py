@@ -49,13 +49,14 @@ def total(prices: Iterable[Price]) -> Price:
 def devices(energy: params.Energy, cost: Mapping[str, float], on_gpu: bool) -> tuple[float, int]:
     """The mean number of busy cores, and of GPUs, from which a kWh figure was estimated: the inverse of `stages.cost.energy_kwh`.
 
-    Correct while the busy cores next to GPUs draw less than one GPU (30 cores by default), and `energy` is unchanged.
+    Correct while `energy` is unchanged. Costs of before 2026-12 and of runs that failed have no `gpus`: for a stage that may have had some
+    (`on_gpu`) they are read off the watts, which is right for less than 30 busy cores by default, the draw of a GPU.
     """
     if not cost["seconds"]:
         return 0.0, 0
     memory = cost.get("memory_mib", 0.0) / 2**10 * energy.watts_per_gib
     watts = max(0.0, 3.6e6 * cost["kwh"] / energy.pue / cost["seconds"] - memory)
-    gpus = math.floor(watts / energy.watts_per_gpu) if on_gpu else 0
+    gpus = int(cost["gpus"]) if "gpus" in cost else math.floor(watts / energy.watts_per_gpu) if on_gpu else 0
     return (watts - gpus * energy.watts_per_gpu) / energy.watts_per_core, gpus
 
 

@@ -147,6 +147,12 @@ class Block(BaseModel):
                     raise ValueError(f"{key}: {item!r} is neither true nor false; write one of them")
         return given
 
+    def refuse_idle(self, names: Iterable[str], why: str) -> None:
+        """Raise ValueError for the first of these settings, which have no effect here, that differs from its default."""
+        for name in names:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} has no effect: {why}; leave it out")
+
     def settings(self) -> dict[str, Any]:
         """Return the settings that results depend on, as JSON with defaults: without RunOnly and Label ones, and neutral Added ones."""
         return _result_settings(self, self.model_dump(mode="json"))

@@ -88,6 +88,11 @@ class Method(Block):
             raise ValueError(f"dimensions needs a rotation, map: procrustes, and map is {self.map}; leave it out")
         if self.dewhiten and not self.whiten:
             raise ValueError("dewhiten has no effect: whiten is off; set whiten: true, or leave dewhiten out")
+        if self.map != "rcsls":
+            self.refuse_idle(["neighbours_among"], f"it is for map: rcsls, and map is {self.map}")
+        learned = self.self_learning and (self.self_learning.retrieval == "csls" or self.start == "similarity")
+        if self.map != "rcsls" and not learned:
+            self.refuse_idle(["csls_k"], "the map is learned without neighbours; that of the translations is the alignment's own")
         if self.start == "similarity" and self.self_learning is None:
             raise ValueError("start: similarity finds too few correct pairs by itself; set self_learning")
         return self
@@ -193,6 +198,12 @@ class Alignment(Block):
             names = [method.name for method in methods]
             if twice := [name for name in names if names.count(name) > 1]:
                 raise ValueError(f"{place}: {twice[0]!r} is listed twice; give one of them another `name`")
+        return self
+
+    @model_validator(mode="after")
+    def neighbours_are_asked_for(self):
+        if "csls" not in self.retrievals:
+            self.refuse_idle(["csls_k"], "retrievals lack csls")
         return self
 
     @model_validator(mode="after")

@@ -142,6 +142,8 @@ class Distilled(Training, Way):
         for key in ("relation_heads", "relation_layer"):
             if getattr(self, key) and not self.relation_weight:
                 raise ValueError(f"{key} has no effect: relation_weight is not set; set it, or leave {key} out")
+        if not self.soft_weight:
+            self.refuse_idle(["temperature"], "soft_weight is 0, and no distributions are compared")
         if (self.relation_weight or self.layer_weight) and self.trainer.compile:
             raise ValueError(
                 "trainer.compile: a compiled model does not show its inner states; leave out "

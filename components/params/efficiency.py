@@ -77,7 +77,12 @@ class Efficiency(Block):
 
     def tuned(self, point: str) -> Recipe:
         """How a point is tuned. Raises ValidationError where what it lays over the recipe of all does not fit."""
-        return Recipe.model_validate(self.recipe.model_dump() | self.points[point].recipe)
+        own = self.points[point].recipe
+        return Recipe.model_validate(self.recipe.under(own) | own)
+
+    def method(self, point: str) -> str:
+        """How a point is tuned, in a word."""
+        return self.points[point].recipe.get("method", self.recipe.method)
 
     @model_validator(mode="after")
     def points_fit_each_other(self):
@@ -89,6 +94,8 @@ class Efficiency(Block):
             raise ValueError(f"base: {self.base!r} is not a point (there are: {', '.join(self.points)})")
         if twice := [task for i, task in enumerate(self.tasks) if task in self.tasks[:i]]:
             raise ValueError(f"tasks: {twice[0]} is listed twice; list it once")
+        if all(self.method(name) != "early_exit" for name in self.points):
+            self.refuse_idle(["thresholds"], "no point has method early_exit")
         for name, point in self.points.items():
             try:
                 recipe = self.tuned(name)

@@ -132,4 +132,7 @@ class Baselines(Block):
     def pairs_are_apart(self):
         if "decomposable_attention" in self.methods and self.recipe.pair == "joined":
             raise ValueError("methods: decomposable_attention needs two separate texts; set pair: apart in the recipe")
+        for name in ("head", "layer_decay", "gradual_unfreezing", "starts"):
+            if getattr(self.recipe, name) != Recipe.model_fields[name].default:
+                raise ValueError(f"recipe.{name} has no effect: these networks have no pre-trained layers; leave it out")
         return self

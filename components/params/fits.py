@@ -14,7 +14,7 @@ from components.params.derived import Derived
 from components.params.evaluations import Evaluation
 from components.params.messages import first
 from components.params.models import Model, Objective, Training
-from components.params.recipes import ATTACHED, IN_WORDS, ONE_LAYER, Recipe
+from components.params.recipes import ATTACHED, IN_WORDS, OF_CLASSES, ONE_LAYER, Recipe, has_effect
 from components.params.studies import LOSS, Study
 from components.params.tasks import Task
 from components.params.text import Tokenizer
@@ -32,6 +32,10 @@ def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe
         raise ValueError(
             f"{place}.method {recipe.method} needs the blocks of a Transformer, and {model} has none; "
             "take another method"
+        )
+    if recipe.method == "bitfit" and not getattr(architecture, "biases", True):
+        raise ValueError(
+            f"{place}.method bitfit tunes biases, and {model}.architecture.biases is false; take another method"
         )
     if recipe.method in ONE_LAYER and not -1 <= recipe.layer <= architecture.num_layers:
         raise ValueError(f"{place}.layer {recipe.layer}: {model} has 0 (embedding) to {architecture.num_layers}, -1 is the last")
@@ -335,6 +339,7 @@ def _efficiency_fits(p: Params) -> None:
 
 def _search_fits(p: Params) -> None:
     search = p.search
+    _search_draws_what_matters(p)
     for name in search.models:
         if not (recipe := p.finetune.recipes.get(name)):
             continue
@@ -352,6 +357,19 @@ def _search_fits(p: Params) -> None:
             raise ValueError(
                 f"search.metric {search.metric} is not among those of the dev split of tasks.{name} ({', '.join(metrics)})"
             )
+
+
+def _search_draws_what_matters(p: Params) -> None:
+    """Raises ValueError for a field that is drawn and has no effect on any model and task of the search: all its trials would be alike."""
+    recipes = [p.finetune.recipes[name] for name in p.search.models if name in p.finetune.recipes]
+    methods = sorted({method for recipe in recipes for method in _searched_methods(p, recipe)})
+    kinds = {p.tasks[name].kind for name in p.tasks.keys() & p.search.tasks}
+    for key in p.search.space if methods else ():
+        if not any(has_effect(key, method) for method in methods):
+            raise ValueError(f"search.space: {key} has no effect under method {' or '.join(methods)}; leave it out")
+        able = OF_CLASSES.get(key, kinds)
+        if kinds and not kinds & set(able) and "text_to_text" not in methods:
+            raise ValueError(f"search.space: {key} has no effect: it needs a task of kind {' or '.join(able)}")
 
 
 def _splits_are_there(p: Params, place: str, examples: object, tasks: Collection[str]) -> None:

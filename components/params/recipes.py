@@ -1,7 +1,7 @@
 """How a model is adapted to a task: the method, and its hyperparameters."""
 
-from collections.abc import Collection
-from typing import Annotated, Literal
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
@@ -28,18 +28,30 @@ IN_WORDS = {"text_to_text": ("classification", "regression", "choice", "extracti
 IDLE = {
     "text_to_text": ("pair", "head", "class_weights", "temperature_scaling"),
     "early_exit": ("head", "temperature_scaling"),
+    "prompt": ("layer_decay", "gradual_unfreezing"),
     **dict.fromkeys(FROZEN, ("head", "layer_decay", "gradual_unfreezing")),
     "in_context": (
         "pair", "head", "class_weights", "label_smoothing", "patience", "layer_decay", "gradual_unfreezing", "temperature_scaling",
     ),
 }  # fmt: skip
-"""Settings that have no effect under a method: all of an example is in one prompt, there is no head, or nothing of the
+"""Settings that have no effect under a method: all of an example is in one prompt, there is no head, or no layer of the
 model learns."""
+OWN = {
+    "bottleneck": ("adapters",), "rank": ("lora",), "alpha": ("lora",), "prompt_length": ("prompt",), "target_length": ("text_to_text",),
+    "layer": ONE_LAYER, "vector": ("sentence_probe", "cosine"), "exits": ("early_exit",), "shots": ("in_context",),
+    "calibrated": ("in_context",),
+}  # fmt: skip
+"""Settings that only some methods have -> these."""
 OF_CLASSES = {
     "label_smoothing": ("classification", "tagging", "text"), "class_weights": ("classification", "tagging"),
     "temperature_scaling": ("classification",),
 }  # fmt: skip
 """Settings of a recipe -> the kinds of task on which they have an effect."""
+
+
+def has_effect(name: str, method: str) -> bool:
+    """Whether a setting of a recipe has an effect under a method, whatever its other settings."""
+    return name not in IDLE.get(method, ()) and method in OWN.get(name, (method,))
 
 
 class Start(Block):
@@ -75,7 +87,8 @@ class Recipe(Block):
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """AdamW's, of matrices; biases and norms have none (Loshchilov and Hutter 2019; BERT: 0.01)."""
     dropout: Dropout = 0.1
-    """Probability with which a number is set to 0 in training, in the model and below the head (BERT: 0.1)."""
+    """Probability with which a number is set to 0 in training, below the head and in the updates of `lora` (BERT: 0.1). The model keeps
+    the dropout of its architecture, and nothing else has any: `text_to_text`, `sentence_probe`, `cosine`, `in_context`."""
     max_length: Annotated[int, Field(ge=8, le=2**40)] = 64
     """Tokens; longer inputs are cut and counted."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -83,7 +96,8 @@ class Recipe(Block):
     gradual_unfreezing: bool = False
     """The head alone learns in the first epoch, a layer more in each that follows (Howard and Ruder 2018, section 3.3)."""
     patience: NonNegativeInt | None = None
-    """Keep the epoch that is best on dev, stop after so many more without a gain; null: the last of `epochs` counts."""
+    """Keep the epoch that is best on dev, and stop when more epochs than so many follow it without a gain: 0 stops at the first
+    (Keras and Lightning stop at so many). null: the last of `epochs` counts."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the target's probability that is spread over all classes (Szegedy et al. 2016)."""
     class_weights: Literal["balanced"] | None = None
@@ -139,8 +153,6 @@ class Recipe(Block):
     @model_validator(mode="after")
     def parts_fit(self):
         check_fall(self.schedule, self.warmup)
-        if self.exits and self.method != "early_exit":
-            raise ValueError(f"exits has no effect with method {self.method}: it needs early_exit; leave it out")
         if self.exits != sorted(set(self.exits)):
             raise ValueError(f"exits {self.exits}: list each layer once, in ascending order")
         if self.method in ("sentence_probe", "cosine") and self.vector == "pooled" and self.layer != -1:
@@ -155,17 +167,21 @@ class Recipe(Block):
             raise ValueError("head concat normalises over the batch, which needs more than one example: raise batch_size")
         if idle := [name for name in IDLE.get(self.method, ()) if getattr(self, name) != type(self).model_fields[name].default]:
             raise ValueError(f"{idle[0]} has no effect under method {self.method}: leave it out")
+        for name, methods in OWN.items():
+            if self.method not in methods and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} has no effect with method {self.method}: it needs {' or '.join(methods)}; leave it out")
         if not self.normalise_layers and self.method not in MIXING and not (self.head in MIXING and self.method in TUNED):
             raise ValueError(f"normalise_layers has no effect under method {self.method}, head {self.head}: leave it out")
         if "token_vectors" in self.starts and self.starts["token_vectors"].embedding_scale != 1:
             raise ValueError(
                 "starts.token_vectors.embedding_scale has no effect: the vectors are trained; leave it out"
             )
-        if self.method != "in_context" and (self.shots or self.calibrated):
-            raise ValueError(
-                f"shots and calibrated have no effect with method {self.method}: they need in_context; leave them out"
-            )
         return self
+
+    def under(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """What it hands to a recipe that lays `settings` over it: with another method without what only its own one has."""
+        method = settings.get("method", self.method)
+        return {key: value for key, value in self.model_dump(exclude_unset=True).items() if method in OWN.get(key, (method,))}
 
     def of_start(self, init: str) -> "Recipe":
         """The recipe for a start: `pretrained`, `random`, `token_vectors`."""

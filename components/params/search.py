@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from components.core.config import Block, Count, DrawnSeed, ModelName, Once, Positive, TaskName, named_combinations
 from components.params.messages import first
-from components.params.recipes import Recipe
+from components.params.recipes import METHODS, Recipe, has_effect
 from components.params.tasks import MetricName
 
 
@@ -52,6 +52,12 @@ class Pruner(Block):
     """No trial is stopped before. Rungs are at min_epochs, times reduction_factor, times reduction_factor ..."""
     reduction_factor: Annotated[int, Field(ge=2)] = 2
     """At a rung the best of so many goes on."""
+
+    @model_validator(mode="after")
+    def rungs_are_climbed(self):
+        if self.name == "none":
+            self.refuse_idle(["min_epochs", "reduction_factor"], "name: none stops no trial")
+        return self
 
 
 class SearchBudget(Block):
@@ -115,11 +121,11 @@ class Search(Block):
                 raise ValueError(f"{key} is not a field of a recipe ({hint})")
             if draw.choices is None and Recipe.model_fields[key].annotation not in (int, float):
                 raise ValueError(f"{key} is not a single number: give its choices")
-            ends = []
+            method, ends = next(method for method in METHODS if has_effect(key, method)), []
             for value in draw.ends:
                 try:
                     recipe = Recipe.model_validate(
-                        {"method": "full", "learning_rate": 1.0, "epochs": 1, "batch_size": 1, key: value}
+                        {"method": method, "learning_rate": 1.0, "epochs": 1, "batch_size": 1, key: value}
                     )
                 except ValidationError as error:
                     said = first(error).lstrip(".: ").removeprefix(f"{key}: ")

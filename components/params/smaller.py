@@ -76,6 +76,8 @@ class Scored(Way):
     def loss_of_something(self):
         if (self.objective is None) == (self.importance == "gradient"):
             raise ValueError(f"importance {self.importance} needs {'an' if self.objective is None else 'no'} objective")
+        if self.importance == "magnitude":
+            self.refuse_idle(["tokens", "batch_size"], "importance: magnitude reads no text")
         return self
 
 

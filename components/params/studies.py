@@ -218,9 +218,24 @@ class Study(Block):
             raise ValueError("recipe: missing; it says how variants are tuned on the study's tasks")
         if self.recipe and not self.tasks:
             raise ValueError("recipe has no effect: the study has no tasks; leave it out")
+        if not self.tasks:
+            self._nothing_is_tuned()
         if taken := [task for task in self.measures if task in (*get_args(Column), "variant", "milestone", "n", "finetune_seconds")]:
             raise ValueError(f"a task or an evaluation can't be called {taken[0]}: that is a column of the study's table")
         return self
+
+    def _nothing_is_tuned(self) -> None:
+        """Raises ValueError for settings of fine-tuning in a study without any: variants would differ in them alone."""
+        self.refuse_idle(["train_examples", "eval_examples"], "the study has no tasks")
+        for name, variant in self.variants.items():
+            if variant.recipe or variant.train_examples:
+                key = "recipe" if variant.recipe else "train_examples"
+                raise ValueError(f"variants.{name}.{key} has no effect: the study has no tasks; leave it out")
+            if variant.only_tuned and variant.init == "pretrained":
+                raise ValueError(
+                    f"variants.{name}: with `start` alone it is only tuned, and the study has no tasks: it would be "
+                    f"{variant.start} again; give it a budget, or leave it out"
+                )
 
     @model_validator(mode="after")
     def milestones_and_base_fit(self):

@@ -79,6 +79,10 @@ class TaskTable(Block):
                 column = getattr(self, key)
                 if column is not None and column not in names:
                     raise ValueError(f"{key}: the pattern has no group named {column!r} (it has: {', '.join(names) or 'none'})")
+        if self.format not in ("tsv", "csv"):
+            self.refuse_idle(["header", "fields", "max_fields"], f"format {self.format} has no fields to count")
+        if self.thresholds:
+            self.refuse_idle(["label_names"], "thresholds make the labels out of numbers")
         if self.group is not None and self.group_rows is not None:
             raise ValueError("give either group or group_rows")
         if self.max_fields is not None and self.max_fields < (self.fields or 1):
@@ -206,6 +210,10 @@ class Task(Block):
             self._prompt_fits(self.prompt)
         if self.reader in ("multirc", "wic", "wsc") and self.labels != ["false", "true"]:
             raise ValueError(f'the labels of reader {self.reader} are ["false", "true"]')
+        if self.kind != "regression":
+            self.refuse_idle(["range"], f"it is of scores, and a {self.kind} task has none")
+        if self.kind != "text":
+            self.refuse_idle(["lowercase"], f"it is of BLEU and chrF, and a {self.kind} task has neither")
         if self.range and self.range[0] >= self.range[1]:
             raise ValueError(f"range {self.range}: give the lowest score first, then the highest")
         for name in ("dev", "test"):

@@ -50,6 +50,12 @@ class TableReader(Block):
     errors: Literal["strict", "replace"] = "strict"
     """Invalid UTF-8 is an error, or becomes U+FFFD by choice."""
 
+    @model_validator(mode="after")
+    def lines_have_fields(self):
+        if self.format not in ("tsv", "csv"):
+            self.refuse_idle(["header", "fields"], f"format {self.format} has no fields to count")
+        return self
+
 
 class ParallelReader(Block):
     """Two files, line by line each other's translations: a document is a line and its translation, a segment each. A masked LM over both
@@ -91,6 +97,12 @@ class Cleaning(Block):
     """Filters for a corpus of shards: rules of Gopher (Rae et al. 2021, appendix A), C4 (Raffel et al. 2020, section
     2.2) and FineWeb (Penedo et al. 2024, section 3.6), as datatrove has them, in this order. Their lines are our
     segments."""
+
+    @model_validator(mode="after")
+    def near_ones_are_looked_for(self):
+        if self.near_duplicates is None:
+            self.refuse_idle(["near_duplicates_min_words"], "near_duplicates is null")
+        return self
 
 
 class Splits(Block):

@@ -94,4 +94,5 @@ def tuned(study: Study, variant: str) -> Recipe | None:
     """How a variant is fine-tuned; None where the study has no tasks. Raises ValidationError where its own values do not fit."""
     if study.recipe is None:
         return None
-    return Recipe.model_validate(laid_over(study.recipe.model_dump(exclude_unset=True), study.variants[variant].recipe))
+    changes = study.variants[variant].recipe
+    return Recipe.model_validate(laid_over(study.recipe.under(changes), changes))

@@ -35,7 +35,7 @@ ASLEEP_BEFORE = _seconds_asleep()
 
 
 def measured(params: Params, counted: dict[str, Any]) -> dict[str, float]:
-    """The cost of this process: seconds, tokens, flops, kwh, memory_mib.
+    """The cost of this process: seconds, tokens, flops, kwh, memory_mib, and of what trains gpus.
 
     Args:
         counted: What the stage counted itself: tokens, flops, gpus, earlier_seconds (before a resume).
@@ -50,5 +50,5 @@ def measured(params: Params, counted: dict[str, Any]) -> dict[str, float]:
         kwh *= (seconds + earlier) / seconds
     return {
         "seconds": round(seconds + earlier, 2), "tokens": counted.get("tokens", 0), "flops": counted.get("flops", 0),
-        "kwh": float(f"{kwh:.4g}"), "memory_mib": round(gib * 2**10),
+        "kwh": float(f"{kwh:.4g}"), "memory_mib": round(gib * 2**10), **{key: counted[key] for key in ("gpus",) if key in counted},
     }  # fmt: skip

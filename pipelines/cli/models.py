@@ -14,6 +14,8 @@ from components.core.errors import SesameError
 from pipelines.cli.command import MOST, group, plain_name
 
 command = group("Models")
+MAX_NEW_TOKENS = 64
+"""Default of `generate`."""
 
 
 @command()
@@ -59,7 +61,7 @@ def generate(
         Literal["greedy", "beam", "sample"],
         typer.Option(help="Decoding: the most likely token each time, beam search, or sampling."),
     ] = "greedy",
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="How many tokens to generate at most.")] = 64,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="How many tokens to generate at most.")] = MAX_NEW_TOKENS,
     beams: Annotated[int, typer.Option(min=2, help="Beam size, for --how beam.")] = 4,
     length_penalty: Annotated[float, typer.Option(help="Length-penalty exponent, for --how beam.")] = 0.6,
     temperature: Annotated[float, typer.Option(help="Softmax temperature, for --how sample.")] = 1.0,
@@ -109,9 +111,12 @@ def generate(
     if out:
         storage.unused_path(out)
     lines = [line for _, line in read_lines(SourceFile(str(file), lambda: open(file, "rb")))] if file else [text]  # noqa: SIM115
-    if rounds and not filling.fills(model):
+    masked = filling.fills(model)
+    if rounds and not masked:
         raise SesameError(f"--rounds is for masked models, and {model} generates from left to right; leave it out")
-    writer = filling.load(model, rounds) if filling.fills(model) else writing.of_params(params.load(), model)
+    if masked and max_new_tokens != MAX_NEW_TOKENS:
+        raise SesameError(f"--max-new-tokens has no effect: {model} fills as many masks as TEXT has; leave it out")
+    writer = filling.load(model, rounds) if masked else writing.of_params(params.load(), model)
     sources = [writer.source(line) for line in lines]
     if len(sources) == 1 and not out and how != "beam":  # no token is revised later
         for piece in writer.stream(sources[0], decoding):

@@ -258,7 +258,7 @@ MISTAKES = [
             "key=lambda name: (-chain[name], name)", "key=lambda name: (chain[name], name)",
             "tests/pipelines/test_graph.py::test_what_took_long_comes_first"),
     Mistake("BitFit tunes norms", f"{METHODS}/bitfit.py",
-            'if "bias" in name.rsplit(".", 1)[-1]:', 'if "bias" in name or "norm" in name:',
+            'return "bias" in parameter.rsplit(".", 1)[-1]', 'return "bias" in parameter or "norm" in parameter',
             named("finetune", "test_a_method_moves_its_own_weights_and_the_head_alone[bitfit]")),
     Mistake("prompts do not learn", f"{METHODS}/prompt.py",
             "(1, length)))[0].clone())", "(1, length)))[0].clone(), requires_grad=False)",

@@ -237,6 +237,7 @@ def test_a_save_is_of_one_teacher(project, tokens):
             "take mlm "
             "or clm"),
     (ENCODER, {"soft_weight": 0, "cosine_weight": 0}, "nothing is learned from the teacher"),
+    (ENCODER, {"soft_weight": 0, "temperature": 8}, "temperature has no effect: soft_weight is 0"),
     (ENCODER, {"relation_heads": 2}, "relation_heads has no effect: relation_weight is not set"),
     (ENCODER, {"relation_weight": 1, "relation_heads": 3}, "relation_heads: 3 does not divide the total width of the "
             "student's "

@@ -285,6 +285,7 @@ def test_tuning_a_sparse_model_leaves_its_zeros(project, tokens):
     ({"name": "truncated", "layers": [2, 0]}, None, r"layers \[2, 0\]: list each layer once"),
     (TRUNCATED, "models/gpt", "by truncated needs on: models/bert, not models/gpt"),
     (TRUNCATED, "encoded/tiny", "by truncated needs on: models/bert, not encoded/tiny"),
+    ({"name": "pruned", "heads": 0.5, "importance": "magnitude", "tokens": 9}, None, "tokens has no effect: importance: magnitude reads"),
     ({"name": "pruned", "feed_forward": 1.0, "importance": "magnitude"}, None, "feed_forward: 1 removes everything"),
     ({"name": "pruned", "feed_forward": 0.99, "importance": "magnitude"}, None, "feed_forward: 0.99 of 32 removes "
             "everything"),

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from pydantic import TypeAdapter
 from torch import nn
 from torch.nn.utils import parametrize
 
@@ -122,3 +123,17 @@ def test_bytes_are_of_what_answers_packed(tokens):
     assert plain - quantised.size(used, module, params.Quantised(weights="int8")) == 3 * every - 4 * rows
     sizes = [quantised.size(used, module, params.Quantised(weights=weights)) for weights in ("ternary", "int4", "int8")]
     assert sizes == sorted(sizes) and sizes[-1] < plain
+
+
+def test_what_no_answer_depends_on_has_no_bytes(tokens):
+    """A task that reads the encoder's states alone: the decoder's matrices were taken off a sum that they were not in."""
+    architecture = {"name": "encoder_decoder", "num_layers": 1, "decoder_layers": 6, "hidden_size": 16, "num_heads": 2}
+    architecture |= {"intermediate_size": 32, "max_length": 32}
+    model = store.build(TypeAdapter(params.Architecture).validate_python(architecture), tokens)
+    kind = kinds.build(TASK, RECIPE)
+    module = methods.build(model, tokens, RECIPE, kind, pair=True).eval()
+    used = measure.weights(module, kind.encode(ROWS, tokens))
+    [layer], head = module.model.encoder.blocks, module.head
+    read = [linear for part in (layer, head) for linear in part.modules() if isinstance(linear, nn.Linear)]
+    by_hand = 4 * sum(part.numel() for part in used) - sum(3 * linear.weight.numel() - 4 * linear.out_features for linear in read)
+    assert quantised.size(used, module, params.Quantised(weights="int8")) == by_hand > 0

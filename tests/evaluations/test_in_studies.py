@@ -109,6 +109,15 @@ def test_what_is_learnt_when_is_a_picture(asking):  # noqa: F811
         ({"evaluations": ["pears"]}, r"studies.speed.evaluations\[0\]: no 'pears' in evaluations \(there are: pairs\)"),
         ({"tasks": ["same"]}, "studies.speed: recipe: missing; it says how"),
         ({"recipe": tiny_params()["finetune"]["recipes"]["gpt"]}, "studies.speed: recipe has no effect: the study has no tasks"),
+        ({"eval_examples": 9}, "studies.speed: eval_examples has no effect: the study has no tasks; leave it out"),
+        (
+            {"variants": STUDY["variants"] | {"slow": {"recipe": {"learning_rate": 1e-3}}}},
+            "studies.speed: variants.slow.recipe has no effect: the study has no tasks; leave it out",
+        ),
+        (
+            {"variants": STUDY["variants"] | {"slow": {"start": "fast"}}},
+            "variants.slow: with `start` alone it is only tuned, and the study has no tasks: it would be fast again",
+        ),
         ({"plot": {"x": "tokens", "y": ["same"]}}, "plot: 'same' is neither a task or evaluation of the study nor one of"),
     ],
 )

@@ -280,6 +280,31 @@ def test_a_prompt_has_no_output_of_its_own(tokens):
     torch.testing.assert_close(module(batch.texts, batch.segments), expected)
 
 
+def test_dropout_of_a_recipe_is_below_the_head_and_that_of_the_architecture_in_the_model(tokens):
+    """As `classifier_dropout` is apart from `hidden_dropout_prob` in transformers."""
+    ids, lengths = torch.tensor([[CLS, 9, 10, SEP]]), torch.tensor([4])
+    for in_model, below_head in ((0.0, 0.5), (0.5, 0.0)):
+        block = CHECKED.models["bert"].architecture.model_copy(update={"dropout": in_model})
+        chosen = recipe(dropout=below_head)
+        module = methods.build(store.build(block, tokens), tokens, chosen, kinds.build(TASK, chosen), False).train()
+        once, again = (module.model.top(ids, lengths) for _ in range(2))
+        assert torch.equal(once, again) == (in_model == 0) and module.head.dropout.probability == below_head
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt"])
+def test_bitfit_needs_biases(name, tokens):
+    """Without them, as in T5, the head alone would be trained under the name of BitFit."""
+    block = CHECKED.models[name].architecture
+    model = store.build(block.model_copy(update={"biases": False}), tokens)
+    with pytest.raises(SesameError, match="method bitfit tunes biases, and the layers of this model have none"):
+        methods.build(model, tokens, recipe(method="bitfit"), kinds.build(TASK, recipe()), True)
+    raw = tiny_params()
+    raw["models"][name]["architecture"]["biases"] = False
+    raw["finetune"]["recipes"][name]["method"] = "bitfit"
+    with pytest.raises(SesameError, match=f"bitfit tunes biases, and models.{name}.architecture.biases is false"):
+        params.check(raw)
+
+
 def test_methods_that_need_a_transformer_say_so(tokens):
     for method in ("adapters", "lora"):
         with pytest.raises(SesameError, match=f"method {method} needs a Transformer, which BiLM is not"):

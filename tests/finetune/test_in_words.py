@@ -39,8 +39,9 @@ FABRIC = Fabric(accelerator="cpu", precision="32-true")
 
 
 def recipe(method: str = "text_to_text", **changes) -> params.Recipe:
-    given = {"learning_rate": 0.003, "epochs": 60, "batch_size": 8, "max_length": 40, "target_length": 16, "dropout": 0.0}
-    return params.Recipe(method=method, **(given | changes))
+    given = {"learning_rate": 0.003, "epochs": 60, "batch_size": 8, "max_length": 40, "dropout": 0.0}
+    own = {"target_length": 16} if method == "text_to_text" else {}
+    return params.Recipe(method=method, **(given | own | changes))
 
 
 def task(kind: str = "classification", **changes) -> params.Task:
@@ -159,6 +160,30 @@ def test_what_nothing_frozen_can_use_is_refused(setting):
     raw["finetune"]["recipes"]["elmo"] |= setting | {"method": "mix"}
     with pytest.raises(SesameError, match=f"{next(iter(setting))} has no effect under method mix: leave it out"):
         params.check(raw)
+
+
+@pytest.mark.parametrize(("method", "setting", "needs"), [
+    ("full", {"rank": 64}, "lora"), ("lora", {"bottleneck": 64}, "adapters"), ("adapters", {"alpha": 4.0}, "lora"),
+    ("bitfit", {"prompt_length": 4}, "prompt"), ("in_context", {"target_length": 4}, "text_to_text"),
+    ("full", {"layer": 0}, "linear_probe or sentence_probe or cosine"), ("linear_probe", {"vector": "mean"}, "sentence_probe or cosine"),
+])  # fmt: skip
+def test_a_setting_of_another_method_is_refused(method, setting, needs):
+    """A LoRA's rank under `method: full`, as peft's configs for all methods at once take it, changes nothing and says so."""
+    [name] = setting
+    with pytest.raises(ValueError, match=f"{name} has no effect with method {method}: it needs {needs}; leave it out"):
+        params.Recipe(method=method, learning_rate=0.003, epochs=1, batch_size=8, **setting)
+
+
+def test_a_prompt_alone_has_no_layers_that_learn_slower():
+    for setting in ({"layer_decay": 0.5}, {"gradual_unfreezing": True}):
+        with pytest.raises(ValueError, match=f"{next(iter(setting))} has no effect under method prompt: leave it out"):
+            params.Recipe(method="prompt", learning_rate=0.003, epochs=1, batch_size=8, **setting)
+
+
+def test_another_method_over_a_recipe_does_not_inherit_what_it_lacks():
+    low_rank = params.Recipe(method="lora", rank=4, learning_rate=0.003, epochs=1, batch_size=8, dropout=0.0)
+    assert low_rank.under({"method": "full"}) == low_rank.model_dump(include={"method", "learning_rate", "epochs", "batch_size", "dropout"})
+    assert low_rank.under({"alpha": 2.0})["rank"] == 4
 
 
 def test_scores_that_are_no_numbers_say_what_says_least(tokens):
@@ -405,8 +430,11 @@ def in_words(raw: dict) -> dict:
         "licence": "none", "kind": "text", "metrics": ["bleu", "rouge_l"], "reader": "parallel", "train": {"source": two},
         "dev": {"share": 0.2}, "test": {"share": 0.2},
     }  # fmt: skip
-    given = {"learning_rate": 0.003, "epochs": 2, "batch_size": 8, "max_length": 40, "target_length": 12}
-    raw["finetune"]["recipes"] |= {"t5": {"method": "text_to_text", **given}, "gpt": {"method": "in_context", **given, "max_length": 20}}
+    given = {"learning_rate": 0.003, "epochs": 2, "batch_size": 8}
+    raw["finetune"]["recipes"] |= {
+        "t5": {"method": "text_to_text", **given, "max_length": 40, "target_length": 12},
+        "gpt": {"method": "in_context", **given, "max_length": 20},
+    }  # fmt: skip
     raw["finetune"] |= {"models": ["gpt", "t5"], "tasks": ["same"]}
     return raw
 
@@ -460,7 +488,8 @@ def test_from_two_files_to_scores(project):
      "needs a model that generates text, and models.bert does not"),
     (lambda raw: raw["finetune"].update(tasks=["turned"], models=["gpt"]),
      "in_context is for tasks of kind classification, choice, and turned is of kind text"),
-    (lambda raw: raw["finetune"]["recipes"]["t5"].update(method="full") or raw["finetune"].update(tasks=["turned"], models=["t5"]),
+    (lambda raw: raw["finetune"]["recipes"]["t5"].update(method="full", target_length=32)
+     or raw["finetune"].update(tasks=["turned"], models=["t5"]),
      "full generates no text, as the task turned needs"),
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_c}"}), r"unknown field \{text_c\} \(there are: \{text_a\}"),
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "no text"}), "does not contain the example"),
@@ -472,7 +501,7 @@ def test_from_two_files_to_scores(project):
     (lambda raw: raw["finetune"]["recipes"]["t5"].update(class_weights="balanced"),
      "class_weights has no effect under method text_to_text"),
     (lambda raw: raw["finetune"]["recipes"]["gpt"].update(patience=1), "patience has no effect under method in_context"),
-    (lambda raw: raw["finetune"]["recipes"]["t5"].update(shots=4), "shots and calibrated have no effect with method"),
+    (lambda raw: raw["finetune"]["recipes"]["t5"].update(shots=4), "shots has no effect with method text_to_text: it needs in_context"),
     (lambda raw: raw["finetune"]["recipes"]["t5"].update(target_length=65), "target_length is 65, more than models.t5 has room for"),
     (lambda raw: raw["finetune"]["recipes"]["gpt"].update(method="text_to_text", target_length=13),
      "max_length and target_length together are 33"),
@@ -480,7 +509,8 @@ def test_from_two_files_to_scores(project):
             "empty"),
     (lambda raw: raw["search"].update(models=["gpt"], tasks=["same"]), "nothing is trained"),
     (lambda raw: raw["learning_curve"].update(models=["gpt"], tasks=["same"]), "nothing is trained"),
-    (lambda raw: raw["finetune"]["recipes"]["t5"].update(method="full") or raw["learning_curve"].update(models=["t5"], tasks=["turned"]),
+    (lambda raw: raw["finetune"]["recipes"]["t5"].update(method="full", target_length=32)
+     or raw["learning_curve"].update(models=["t5"], tasks=["turned"]),
      "full generates no text, as the task turned needs"),
 ])  # fmt: skip
 def test_wrong_settings_are_a_line(change, said):

@@ -92,6 +92,7 @@ def test_the_command_and_what_can_not_be(filler, tokens):
     assert said("bert", TEXT) == filler.tokens.decode(expected)
     assert "[MASK]" not in said("bert", TEXT, "--how", "sample", "--rounds", "2")
     assert "put a [MASK] into the text" in said("bert", "the dog")
+    assert "--max-new-tokens has no effect: bert fills as many masks as TEXT has" in said("bert", TEXT, "--max-new-tokens", "3")
     assert "the text has 33 tokens, and the model reads 32" in said("bert", "[MASK] " * 31)
     assert "fills its masks greedily or by sampling" in said("bert", TEXT, "--how", "beam")
     with pytest.raises(SesameError, match="beam search is for models from left to right"):

@@ -161,6 +161,18 @@ def test_a_text_cut_at_its_limit_ends_as_that_of_transformers(project, name, fil
         assert whole and (last in (None, writer.end) or all(text[-1] == last for text in whole))
 
 
+def test_rates_of_dropout_that_are_not_kept_are_said(project, capsys):
+    """A Marian drops no attention weights in training, and ours as many as other numbers; a BERT's other rates are refused."""
+    for name, rates in (("marian", {}), ("bart", {"attention_dropout": 0.1, "activation_dropout": 0.1})):
+        folder = given(project / "given" / name, name)
+        config = json.loads((folder / "config.json").read_text()) | {"dropout": 0.1} | rates
+        (folder / "config.json").write_text(json.dumps(config))
+        block = {"family": "encoder_decoder", "licence": "none", "source": {"kind": "files", "paths": [f"{folder}/*"]}}
+        stage.bring(params.check(tiny_params(checkpoints={"brought": block})), "brought", Run(None))
+        said = "config.json: attention_dropout 0.0 and activation_dropout 0.0: in training these are 0.1 here, as dropout is"
+        assert (said in capsys.readouterr().out) == (name == "marian")
+
+
 def test_several_last_tokens_are_refused(project):
     folder = given(project / "given" / "bart", "bart")
     (folder / "generation_config.json").write_text('{"forced_eos_token_id": [2, 3]}')

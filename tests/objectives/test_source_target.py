@@ -267,6 +267,9 @@ def test_what_can_not_be_is_one_line(tokens):
         DenoisingBatches(Denoising(name="denoising"), Vocabulary(), running(2), 64, 64, 0)
     with pytest.raises(ValidationError, match="noise whole changes nothing"):
         Denoising(name="denoising", noise={"kind": "whole"})
+    for idle in ({"masked": 0.15, "mean_length": 9}, {"infilled": 0.3, "random_share": 0}):  # as fairseq's --poisson-lambda without spans
+        with pytest.raises(ValidationError, match=f"{[*idle][1]} has no effect: {'infilled' if 'masked' in idle else 'masked'} is 0"):
+            Denoising(name="denoising", noise={"kind": "whole", **idle})
     raw = tiny_params()
     raw["models"]["t5"] = raw["models"]["bert"] | {"architecture": ARCHITECTURE, "objective": {"name": "denoising"}, "prompts": []}
     with pytest.raises(SesameError, match=r"models\.t5: objective denoising hides up to 2 spans of a row of 32, .* has 0 sentinels"):

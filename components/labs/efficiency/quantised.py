@@ -90,9 +90,12 @@ def names(module: nn.Module) -> list[str]:
 
 
 def size(weights: Iterable[nn.Parameter], module: nn.Module, how: params.Quantised | None) -> int:
-    """Bytes of these weights of a module when packed. Call it before `convert`."""
-    total = sum(parameter.numel() * parameter.element_size() for parameter in weights)
+    """Bytes of these weights of a module, those of `matrices` packed. Call it before `convert`."""
+    weights = list(weights)
+    total, counted = sum(parameter.numel() * parameter.element_size() for parameter in weights), set(map(id, weights))
     for linear in matrices(module) if how else ():
+        if not counted & set(map(id, linear.parameters())):  # as of a decoder where only the encoder's states are read
+            continue
         scales = -(-linear.in_features // GROUP) * 2 if how.weights == "int4" else 4
         packed = linear.out_features * scales + (BITS[how.weights] * linear.weight.numel() + 7) // 8
         total += packed - linear.weight.element_size() * linear.weight.numel()

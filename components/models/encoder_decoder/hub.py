@@ -94,12 +94,21 @@ def single_end(config: dict[str, Any]) -> dict[str, Any]:
     return config | {"forced_eos_token_id": ids[0] if isinstance(ids, list) else ids}
 
 
+def one_dropout(config: dict[str, Any]) -> dict[str, Any]:
+    """Unpack a forced end token, and say which rates of dropout are not kept: ours has one rate for all of a layer."""
+    rate = config.get("dropout")
+    lost = [f"{key} {config[key]}" for key in ("attention_dropout", "activation_dropout") if config.get(key, rate) != rate]
+    if lost:
+        print(f"config.json: {' and '.join(lost)}: in training these are {rate} here, as dropout is", flush=True)
+    return single_end(config)
+
+
 def _bart(weights: dict[str, str], constants: dict[str, Any], name: str, **others: Any) -> Layout:
     return Layout(
         "encoder_decoder", "model.", BART_SETTINGS, BART_WEIGHTS | weights,
         tied={f"model.{stack}.embed_tokens.weight": "model.shared.weight" for stack in ("encoder", "decoder")}
         | {"lm_head.weight": "model.shared.weight"},
-        activations=ACTIVATIONS, constants={"output_bias": True} | constants, ignored=IGNORED, settings_in=single_end,
+        activations=ACTIVATIONS, constants={"output_bias": True} | constants, ignored=IGNORED, settings_in=one_dropout,
         settings_out=complete_bart, prepare=from_bart, restore=to_bart, reads_segments=False, decodes=True, language_model=name,
         classes={None: name}, **others,
     )  # fmt: skip

@@ -88,6 +88,10 @@ class Whole(Block):
     def has_noise(self):
         if not (self.permute_sentences or self.rotate or self.infilled or self.deleted or self.masked or self.shuffled):
             raise ValueError("noise whole changes nothing: set permute_sentences, rotate, infilled, deleted, masked or shuffled")
+        if not self.infilled:
+            self.refuse_idle(["mean_length"], "infilled is 0, and no span is hidden")
+        if not self.masked:
+            self.refuse_idle(["random_share"], "masked is 0, and no single token is hidden")
         return self
 
 

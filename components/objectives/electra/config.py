@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from components.core.config import Added, Positive, Share
 from components.objectives.examples.config import MaskedInputs
@@ -31,6 +31,12 @@ class ReplacedTokens(MaskedInputs):
     learns: Literal["replaced", "replaced_of_targets", "targets", "tokens"] = "replaced"
     """The paper's ablation (section 3.4): detect replaced tokens, among all tokens or only the targets (ELECTRA 15 %); or predict
     the original tokens, at the targets (Replace MLM) or everywhere (All-Tokens MLM, without its copy mechanism)."""
+
+    @model_validator(mode="after")
+    def weight_is_of_a_detector(self):
+        if not self.learns.startswith("replaced"):
+            self.refuse_idle(["detector_weight"], f"learns: {self.learns} detects nothing")
+        return self
 
     def check_prompt(self, prompt: str) -> None:
         raise ValueError(f"prompts: objective {self.name} predicts with a head that is not kept after training; leave prompts out")

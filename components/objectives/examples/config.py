@@ -70,4 +70,6 @@ class MaskedInputs(ObjectiveBlock):
     def one_kind_of_target(self):
         if self.whole_word and self.span_probability:
             raise ValueError("whole_word has no effect with span_probability, which masks whole words; leave one of them out")
+        if not self.span_probability:
+            self.refuse_idle(["longest_span"], "span_probability is not set")
         return self

@@ -51,7 +51,6 @@ def scores() -> str:
     frozen = {"elmo": "elmo, frozen"}
     body = [line(frozen.get(model, model), name, model, init) for model in models for init, name in START_NAMES.items()]
     body += [line(label, "", name, "baseline") for name, label in BASELINES.items()]
-    body.append(line("MiniLM, frozen", "the yardstick", "minilm", "pretrained"))
     return table(["model", "start", *(TASKS[task] for task in tasks)], body)
 
 
@@ -123,13 +122,13 @@ def alignment() -> str:
 
 
 def evaluations() -> str:
-    """Evaluations without fine-tuning."""
+    """Minimal pairs."""
 
     def cell(row: dict[str, str], key: str) -> str:
         return f"{float(row[key]):.3f}" if row[key] else "–"
 
     body = []
-    for row in (row for row in rows("evaluations") if row["group"] == "all"):
+    for row in (row for row in rows("evaluations") if row["group"] == "all" and row["unigram"]):
         right, random = (f"{cell(row, mean)} ± {cell(row, error)}" for mean, error in (("score", "error"), ("random", "random_std")))
         references = [cell(row, key) for key in ("unigram", "bigram", "trigram")]
         gain = interval(row, "difference", "low", "high", "+")
@@ -172,7 +171,7 @@ def probes() -> str:
 
 
 def sentence_probes() -> str:
-    """For each task the score of every layer, the bag of words and the most frequent label, or the mean score."""
+    """For each task and model the score, its baselines, and the score of every layer."""
     if not (RESULTS / "sentence_probes.csv").exists():
         return "Not run yet."
     layers: dict[tuple[str, str], list[str]] = {}
@@ -182,12 +181,13 @@ def sentence_probes() -> str:
         [
             row["evaluation"].removesuffix("_probe"), row["model"], row["measure"],
             f"{float(row['score']):.3f} ± {float(row['error']):.3f}",
-            f"{float(row['random']):.3f} ± {float(row['random_std']):.3f}", row["verdict"], f"{float(row['bag_of_words']):.3f}",
-            " ".join(layers[row["evaluation"], row["model"]]),
+            f"{float(row['random']):.3f} ± {float(row['random_std']):.3f}", interval(row, "difference", "low", "high", "+"),
+            row["verdict"], f"{float(row['bag_of_words']):.3f}", " ".join(layers[row["evaluation"], row["model"]]),
         ]
         for row in rows("sentence_probes", RESULTS) if row["group"] == "all"
     ]  # fmt: skip
-    return table(["task", "model", "measure", "score ± error", "random weights", "verdict", "bag of words", "by layer"], body)
+    head = ["task", "model", "measure", "score ± error", "random weights", "gain", "verdict", "bag of words", "by layer"]
+    return table(head, body)
 
 
 RELATIONS = ("det", "nsubj", "obj", "amod", "case", "aux")
@@ -278,8 +278,9 @@ def right(model: str, evaluation: str) -> str:
 
 
 def probed(model: str, evaluation: str) -> str:
-    """The score of a probe on the best layer: `0.749, 0.616 from random weights`."""
-    return above_random(find("probes", RESULTS, model=model, evaluation=evaluation, group="all"))
+    """The score of a probe on the best layer: `0.749, 0.616 from random weights`; of a task as `snli_probe`."""
+    file = "sentence_probes" if evaluation.endswith("_probe") else "probes"
+    return above_random(find(file, RESULTS, model=model, evaluation=evaluation, group="all"))
 
 
 def attended(model: str, relation: str) -> str:

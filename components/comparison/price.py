@@ -49,8 +49,9 @@ def total(prices: Iterable[Price]) -> Price:
 def devices(energy: params.Energy, cost: Mapping[str, float], on_gpu: bool) -> tuple[float, int]:
     """The mean number of busy cores, and of GPUs, from which a kWh figure was estimated: the inverse of `stages.cost.energy_kwh`.
 
-    Correct while `energy` is unchanged. Costs of before 2026-12 and of runs that failed have no `gpus`: for a stage that may have had some
-    (`on_gpu`) they are read off the watts, which is right for less than 30 busy cores by default, the draw of a GPU.
+    Correct while `energy` is unchanged. Costs of before 2026-12 and of runs that failed have no `gpus`: for a stage that
+    may have had some (`on_gpu`) they are read off the watts, which is right for less than 30 busy cores by default, the
+    draw of a GPU.
     """
     if not cost["seconds"]:
         return 0.0, 0

@@ -148,7 +148,7 @@ class Block(BaseModel):
         return given
 
     def refuse_idle(self, names: Iterable[str], why: str) -> None:
-        """Raise ValueError for the first of these settings, which have no effect here, that differs from its default."""
+        """Raise ValueError for the first of these settings, which have no effect here, that is not its default."""
         for name in names:
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name} has no effect: {why}; leave it out")

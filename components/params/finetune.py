@@ -134,5 +134,6 @@ class Baselines(Block):
             raise ValueError("methods: decomposable_attention needs two separate texts; set pair: apart in the recipe")
         for name in ("head", "layer_decay", "gradual_unfreezing", "starts"):
             if getattr(self.recipe, name) != Recipe.model_fields[name].default:
-                raise ValueError(f"recipe.{name} has no effect: these networks have no pre-trained layers; leave it out")
+                why = "these networks have no pre-trained layers"
+                raise ValueError(f"recipe.{name} has no effect: {why}; leave it out")
         return self

@@ -360,7 +360,7 @@ def _search_fits(p: Params) -> None:
 
 
 def _search_draws_what_matters(p: Params) -> None:
-    """Raises ValueError for a field that is drawn and has no effect on any model and task of the search: all its trials would be alike."""
+    """Raises ValueError for a field that is drawn and has no effect on any model and task: all trials would be alike."""
     recipes = [p.finetune.recipes[name] for name in p.search.models if name in p.finetune.recipes]
     methods = sorted({method for recipe in recipes for method in _searched_methods(p, recipe)})
     kinds = {p.tasks[name].kind for name in p.tasks.keys() & p.search.tasks}

@@ -37,9 +37,9 @@ IDLE = {
 """Settings that have no effect under a method: all of an example is in one prompt, there is no head, or no layer of the
 model learns."""
 OWN = {
-    "bottleneck": ("adapters",), "rank": ("lora",), "alpha": ("lora",), "prompt_length": ("prompt",), "target_length": ("text_to_text",),
-    "layer": ONE_LAYER, "vector": ("sentence_probe", "cosine"), "exits": ("early_exit",), "shots": ("in_context",),
-    "calibrated": ("in_context",),
+    "bottleneck": ("adapters",), "rank": ("lora",), "alpha": ("lora",), "prompt_length": ("prompt",),
+    "target_length": ("text_to_text",), "layer": ONE_LAYER, "vector": ("sentence_probe", "cosine"),
+    "exits": ("early_exit",), "shots": ("in_context",), "calibrated": ("in_context",),
 }  # fmt: skip
 """Settings that only some methods have -> these."""
 OF_CLASSES = {
@@ -87,8 +87,9 @@ class Recipe(Block):
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """AdamW's, of matrices; biases and norms have none (Loshchilov and Hutter 2019; BERT: 0.01)."""
     dropout: Dropout = 0.1
-    """Probability with which a number is set to 0 in training, below the head and in the updates of `lora` (BERT: 0.1). The model keeps
-    the dropout of its architecture, and nothing else has any: `text_to_text`, `sentence_probe`, `cosine`, `in_context`."""
+    """Probability with which a number is set to 0 in training, below the head and in the updates of `lora` (BERT: 0.1).
+    The model keeps the dropout of its architecture, and nothing else has any: `text_to_text`, `sentence_probe`, `cosine`,
+    `in_context`."""
     max_length: Annotated[int, Field(ge=8, le=2**40)] = 64
     """Tokens; longer inputs are cut and counted."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -96,8 +97,8 @@ class Recipe(Block):
     gradual_unfreezing: bool = False
     """The head alone learns in the first epoch, a layer more in each that follows (Howard and Ruder 2018, section 3.3)."""
     patience: NonNegativeInt | None = None
-    """Keep the epoch that is best on dev, and stop when more epochs than so many follow it without a gain: 0 stops at the first
-    (Keras and Lightning stop at so many). null: the last of `epochs` counts."""
+    """Keep the epoch that is best on dev, and stop when more epochs than so many follow it without a gain: 0 stops at the
+    first (Keras and Lightning stop at so many). null: the last of `epochs` counts."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the target's probability that is spread over all classes (Szegedy et al. 2016)."""
     class_weights: Literal["balanced"] | None = None
@@ -169,7 +170,8 @@ class Recipe(Block):
             raise ValueError(f"{idle[0]} has no effect under method {self.method}: leave it out")
         for name, methods in OWN.items():
             if self.method not in methods and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name} has no effect with method {self.method}: it needs {' or '.join(methods)}; leave it out")
+                why = f"it needs {' or '.join(methods)}"
+                raise ValueError(f"{name} has no effect with method {self.method}: {why}; leave it out")
         if not self.normalise_layers and self.method not in MIXING and not (self.head in MIXING and self.method in TUNED):
             raise ValueError(f"normalise_layers has no effect under method {self.method}, head {self.head}: leave it out")
         if "token_vectors" in self.starts and self.starts["token_vectors"].embedding_scale != 1:
@@ -179,9 +181,10 @@ class Recipe(Block):
         return self
 
     def under(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """What it hands to a recipe that lays `settings` over it: with another method without what only its own one has."""
+        """What it hands to a recipe that lays `settings` over it: to another method, not what only its own one has."""
         method = settings.get("method", self.method)
-        return {key: value for key, value in self.model_dump(exclude_unset=True).items() if method in OWN.get(key, (method,))}
+        own = self.model_dump(exclude_unset=True)
+        return {key: value for key, value in own.items() if method in OWN.get(key, (method,))}
 
     def of_start(self, init: str) -> "Recipe":
         """The recipe for a start: `pretrained`, `random`, `token_vectors`."""

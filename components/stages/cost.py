@@ -50,5 +50,6 @@ def measured(params: Params, counted: dict[str, Any]) -> dict[str, float]:
         kwh *= (seconds + earlier) / seconds
     return {
         "seconds": round(seconds + earlier, 2), "tokens": counted.get("tokens", 0), "flops": counted.get("flops", 0),
-        "kwh": float(f"{kwh:.4g}"), "memory_mib": round(gib * 2**10), **{key: counted[key] for key in ("gpus",) if key in counted},
+        "kwh": float(f"{kwh:.4g}"), "memory_mib": round(gib * 2**10),
+        **{key: counted[key] for key in ("gpus",) if key in counted},
     }  # fmt: skip

@@ -97,7 +97,8 @@ def single_end(config: dict[str, Any]) -> dict[str, Any]:
 def one_dropout(config: dict[str, Any]) -> dict[str, Any]:
     """Unpack a forced end token, and say which rates of dropout are not kept: ours has one rate for all of a layer."""
     rate = config.get("dropout")
-    lost = [f"{key} {config[key]}" for key in ("attention_dropout", "activation_dropout") if config.get(key, rate) != rate]
+    others = ("attention_dropout", "activation_dropout")
+    lost = [f"{key} {config[key]}" for key in others if config.get(key, rate) != rate]
     if lost:
         print(f"config.json: {' and '.join(lost)}: in training these are {rate} here, as dropout is", flush=True)
     return single_end(config)

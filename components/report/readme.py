@@ -130,14 +130,10 @@ def evaluations() -> str:
     body = []
     for row in (row for row in rows("evaluations") if row["group"] == "all" and row["unigram"]):
         right, random = (f"{cell(row, mean)} ± {cell(row, error)}" for mean, error in (("score", "error"), ("random", "random_std")))
-        references = [cell(row, key) for key in ("unigram", "bigram", "trigram")]
         gain = interval(row, "difference", "low", "high", "+")
-        about = [f"{float(row['items']):,.0f}", f"`{row['protocol']}`"]
-        body.append([row["evaluation"], row["model"], row["pretrainings"], right, random, gain, row["verdict"], *references, *about])
-    head = [
-        "evaluation", "model", "seeds", "right ± error", "random weights", "gain", "verdict", "unigram", "bigram", "trigram", "pairs",
-        "rule",
-    ]  # fmt: skip
+        about = [row["evaluation"], row["model"], row["pretrainings"], f"{float(row['items']):,.0f}"]
+        body.append([*about, right, random, gain, row["verdict"], cell(row, "bigram")])
+    head = ["evaluation", "model", "seeds", "pairs", "right ± error", "random weights", "gain", "verdict", "bigram"]
     return table(head, body)
 
 

@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import re
+import sqlite3
 import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -12,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from components.core.errors import SesameError
+from components.core.errors import SesameError, one_line
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 MOST = 1024
@@ -61,11 +62,31 @@ def _say_whose_code() -> None:
         print(f"{said}; `make install` here installs a command for this checkout", file=sys.stderr)
 
 
+def _open_closed_streams() -> None:
+    """Give this process the standard streams that it was started without (`>&-`): libraries ask them whether they are a
+    terminal, and the next file that is opened would get their number, and all that children print."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
+def _disk_full(error: Exception) -> str:
+    """The message for a disk that takes no more, or an output on one. What is left to be printed is dropped, or Python would
+    complain of it at its exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    place = f" for {error.filename}" if getattr(error, "filename", None) else ""
+    return f"sesame: no space is left on the disk{place} ({one_line(error)}); free some, or raise `ulimit -f`, and run again"
+
+
 def one_line_errors(function: Callable) -> Callable:
     """A subcommand whose errors are printed as one line."""
 
     @wraps(function)
     def checked(*args, **kwargs):
+        _open_closed_streams()
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode gets the other characters escaped
                 stream.reconfigure(errors="backslashreplace")
@@ -81,7 +102,13 @@ def one_line_errors(function: Callable) -> Callable:
             if error.filename != "git":
                 raise
             sys.exit("sesame: git is not in PATH, and DVC needs it; install git, or correct PATH")
+        except sqlite3.OperationalError as error:  # DVC's own files
+            if not str(error).startswith(("disk I/O error", "database or disk is full")):
+                raise
+            sys.exit(_disk_full(error))
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+                sys.exit(_disk_full(error))
             if error.errno != errno.ENAMETOOLONG:
                 raise
             sys.exit(f"sesame: {str(error.filename)[:60]!r}... is longer than a name of a file can be; give a shorter one")

@@ -1,16 +1,19 @@
 """`sesame run` end to end: real DVC, Prefect and child processes."""
 
 import json
+import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
 
 from pipelines.execution import ledger
-from tests.pipelines.conftest import Lab, dvc, post, until
+from tests.pipelines.conftest import ROOT, Lab, dvc, post, until
 
 WRITER = """
 import subprocess, sys, time
@@ -162,6 +165,20 @@ def test_stop_leaves_nothing_and_the_next_run_continues(lab, how):
     (lab.path / "hold").unlink()
     assert summary(lab.sesame("run")) == "1 cached, 1 done, 0 failed"
     assert lab.read("long.out") == "whole"
+
+
+def test_ctrl_c_cancels_a_flow_that_was_started_as_a_module(lab):
+    """As worktree runs are. The process was killed, its stages by their guard, and Prefect called the flow running ever after."""
+    lab.write("writer.py", WRITER).write("hold", "").stages(LONG)
+    environment = os.environ | lab.env | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.cli", "run"], cwd=lab.path, env=environment, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    lab.until((lab.path / "begun").exists)
+    process.send_signal(signal.SIGINT)
+    output = lab.ended(process, code=130)
+    assert lab.states(output) == {"quick": "Completed", "long": "Stopped", "flow": "Cancelled"}
 
 
 def test_a_second_ctrl_c_ends_at_once_and_lists_what_ran(lab):

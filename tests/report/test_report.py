@@ -94,8 +94,8 @@ def test_a_gain_counts_beyond_the_noise_of_seeds_and_examples_only(project):
     assert (row["gains"]["random"].verdict, row["lead"].verdict, row["ahead"]) == ("not beyond noise", "not beyond noise", False)
     could = row["gains"]["random"].difference.detectable
     assert reading([row], ["bert"]) == (
-        "Pre-training is ahead of random weights beyond noise in 0 of 1 cases (none); in 1 the difference is not beyond the noise of seeds "
-        f"and examples (alone, each could have seen {could:.3f} to {could:.3f} in four cases of five). Ahead of every simple baseline "
+        "Pre-training is ahead of random weights beyond noise in 0 of 1 cases; in 1 the difference is not beyond the noise of seeds "
+        f"and examples (alone, each could have seen {could:.3f} in four cases of five). Ahead of every simple baseline "
         "beyond noise: none. Pre-trained once, so that another pre-training may come out differently: bert."
     )
     row = gains(0.95, 0.5, derived=["tuned on snli"])

@@ -1,11 +1,14 @@
 """One stage as a child: streamed, timed out, stopped with everything it started."""
 
 import json
+import re
 import sys
 import threading
+from collections import deque
 from signal import SIGINT, SIGKILL, SIGTERM
 
 import pytest
+from dvc_data.hashfile.checkout import LinkError
 
 from pipelines.execution import runner
 
@@ -62,6 +65,12 @@ def test_says_why_in_one_line(inside, cmd, problem):
     outcome, _ = run()
     assert outcome.returncode != 0
     assert outcome.problem == problem
+
+
+def test_a_full_disk_under_outputs_of_the_cache_is_named():
+    """In place of DVC's words for it."""
+    said = f"ERROR: failed to reproduce 'one': {LinkError('data/x')}"
+    assert re.search(r"DVC's cache \([\d,]+ MiB of disk are free\): free some space", runner._problem("one", deque([said])))
 
 
 def test_a_progress_bar_is_thinned(inside):

@@ -147,10 +147,14 @@ class Block(BaseModel):
                     raise ValueError(f"{key}: {item!r} is neither true nor false; write one of them")
         return given
 
+    def differs(self, name: str) -> bool:
+        """Return whether a setting is another than its default."""
+        return getattr(self, name) != type(self).model_fields[name].default
+
     def refuse_idle(self, names: Iterable[str], why: str) -> None:
         """Raise ValueError for the first of these settings, which have no effect here, that is not its default."""
         for name in names:
-            if getattr(self, name) != type(self).model_fields[name].default:
+            if self.differs(name):
                 raise ValueError(f"{name} has no effect: {why}; leave it out")
 
     def settings(self) -> dict[str, Any]:

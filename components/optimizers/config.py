@@ -48,6 +48,6 @@ class OptimizerBlock(Block):
             raise ValueError("schedule inverse_sqrt decays from the end of the warm-up: set a warmup above 0")
         if self.schedule == "wsd" and self.warmup + self.decay > 1:
             raise ValueError(f"warmup {self.warmup:g} and decay {self.decay:g} of schedule wsd are more than the budget: lower one of them")
-        if self.schedule != "wsd" and self.decay != type(self).model_fields["decay"].default:
+        if self.schedule != "wsd" and self.differs("decay"):
             raise ValueError(f"decay has no effect on schedule {self.schedule}: leave it out, or take schedule: wsd")
         return self

@@ -48,7 +48,7 @@ class Point(Block):
     @model_validator(mode="after")
     def teacher_settings_have_one(self):
         for name in ("teacher_weight", "teacher_temperature"):
-            if self.teacher is None and getattr(self, name) != type(self).model_fields[name].default:
+            if self.teacher is None and self.differs(name):
                 raise ValueError(f"{name} has no effect: teacher is not set; set it, or leave {name} out")
         return self
 

@@ -133,7 +133,7 @@ class Baselines(Block):
         if "decomposable_attention" in self.methods and self.recipe.pair == "joined":
             raise ValueError("methods: decomposable_attention needs two separate texts; set pair: apart in the recipe")
         for name in ("head", "layer_decay", "gradual_unfreezing", "starts"):
-            if getattr(self.recipe, name) != Recipe.model_fields[name].default:
+            if self.recipe.differs(name):
                 why = "these networks have no pre-trained layers"
                 raise ValueError(f"recipe.{name} has no effect: {why}; leave it out")
         return self

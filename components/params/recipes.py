@@ -166,10 +166,10 @@ class Recipe(Block):
             )
         if self.head == "concat" and self.method not in FROZEN and self.batch_size == 1:
             raise ValueError("head concat normalises over the batch, which needs more than one example: raise batch_size")
-        if idle := [name for name in IDLE.get(self.method, ()) if getattr(self, name) != type(self).model_fields[name].default]:
+        if idle := [name for name in IDLE.get(self.method, ()) if self.differs(name)]:
             raise ValueError(f"{idle[0]} has no effect under method {self.method}: leave it out")
         for name, methods in OWN.items():
-            if self.method not in methods and getattr(self, name) != type(self).model_fields[name].default:
+            if self.method not in methods and self.differs(name):
                 why = f"it needs {' or '.join(methods)}"
                 raise ValueError(f"{name} has no effect with method {self.method}: {why}; leave it out")
         if not self.normalise_layers and self.method not in MIXING and not (self.head in MIXING and self.method in TUNED):
@@ -200,6 +200,6 @@ class Recipe(Block):
         if self.method == "text_to_text":
             return None  # learns words, whatever the task
         for name, able in OF_CLASSES.items():
-            if getattr(self, name) != type(self).model_fields[name].default and not set(kinds) & set(able):
+            if self.differs(name) and not set(kinds) & set(able):
                 return f"{name} has no effect: it needs a task of kind {' or '.join(able)}"
         return None

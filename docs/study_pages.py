@@ -3,16 +3,15 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.figure import Figure
 from mkdocs.structure.files import File, Files
 
 from components import params
 from components.comparison.plots import svg
 from components.params import LOSS
 from components.report.markdown import table
-from components.report.readme_studies import paper_findings
-from components.report.readme_studies import study as results
+from components.report.readme_studies import paper_findings, results
 from components.studies import plots
 from components.studies.folders import REPORTS
 
@@ -44,9 +43,8 @@ def page(name: str, study: params.Study) -> str:
     lines = file.read_text(encoding="utf-8").splitlines()
     yaml = "\n".join(line for line in lines if "yaml-language-server" not in line)
     text = f"# {name}\n\n*{study.question}*\n\n"
-    if (REPORTS / f"{name}.csv").exists():
-        # the question stands above the picture already
-        text += f"{_effects(name, study)}\n\n## What came out\n\n{results(name).partition(chr(10))[2].strip()}\n\n"
+    if found := results(name):
+        text += f"{_effects(name, study)}\n\n## What came out\n\n{found}\n\n"
     else:
         text += "This study has not run yet.\n\n"
     command = f"```console\nsesame study {name}\n```"
@@ -63,7 +61,7 @@ def _effects(name: str, study: params.Study) -> str:
     return f"{_inline(figure)}\n\nEach variant minus `{study.base}`, {legend}"
 
 
-def _inline(figure: plt.Figure) -> str:
+def _inline(figure: Figure) -> str:
     """A figure as one HTML element: Markdown would end it at a blank line."""
     return f"<figure>{''.join(line for line in svg(figure).splitlines() if line.strip())}</figure>"
 

@@ -45,7 +45,8 @@ def test_it_needs_no_net(site):
 
 
 def test_links_between_pages_lead_somewhere(site):
-    for page in {*site.glob("*.html"), *site.glob("studies/*.html")} - {site / "404.html"}:  # whose links are those of a server
+    pages = {*site.glob("*.html"), *site.glob("studies/*.html")}
+    for page in pages - {site / "404.html"}:  # whose links are those of a server
         for link in re.findall(r"<a[^>]* href=\"((?!https?:|mailto:)[^\"#]+\.html)[\"#]", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
@@ -79,13 +80,15 @@ def test_every_column_of_a_table_is_explained():
         assert table.name in text and columns <= explained, (table.name, columns - explained)
     measured = r".+_(std|difference|low|high|p|deviations|detectable|verdict)$"
     for table in (ROOT / "data/report/studies").glob("*.csv"):
-        columns = [name for name in pd.read_csv(table, nrows=0).columns if not re.match(measured, name)]
-        assert {name for name in columns if f"{name}_verdict" not in pd.read_csv(table, nrows=0).columns} <= explained
+        columns = pd.read_csv(table, nrows=0).columns
+        others = {name for name in columns if not re.match(measured, name) and f"{name}_verdict" not in columns}
+        assert others <= explained, (table.name, others - explained)
 
 
 def test_messages_of_troubleshooting_are_those_of_the_code():
     rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.M)
-    code = "\n".join(path.read_text() for folder in ("components", "pipelines") for path in (ROOT / folder).rglob("*.py"))
+    folders = (ROOT / "components", ROOT / "pipelines")
+    code = "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
     code = re.sub(r'"\s*\n\s*f?"', "", code)
     for message in (one for row in rows for one in re.findall(r"`([^`]+)`", row)):
         assert message in code, message
@@ -94,5 +97,5 @@ def test_messages_of_troubleshooting_are_those_of_the_code():
 
 @pytest.mark.parametrize("words", ["mlm_probability", "resume", "BLiMP"])
 def test_the_search_finds(words, site):
-    found = [page for page in json.loads((site / "search/search_index.json").read_text())["docs"] if words in page["text"]]
-    assert found
+    index = json.loads((site / "search/search_index.json").read_text())["docs"]
+    assert any(words in page["text"] for page in index)

@@ -177,8 +177,9 @@ def sentence_probes() -> str:
         [
             row["evaluation"].removesuffix("_probe"), row["model"], row["measure"],
             f"{float(row['score']):.3f} ± {float(row['error']):.3f}",
-            f"{float(row['random']):.3f} ± {float(row['random_std']):.3f}", interval(row, "difference", "low", "high", "+"),
-            row["verdict"], f"{float(row['bag_of_words']):.3f}", " ".join(layers[row["evaluation"], row["model"]]),
+            f"{float(row['random']):.3f} ± {float(row['random_std']):.3f}",
+            interval(row, "difference", "low", "high", "+"), row["verdict"], f"{float(row['bag_of_words']):.3f}",
+            " ".join(layers[row["evaluation"], row["model"]]),
         ]
         for row in rows("sentence_probes", RESULTS) if row["group"] == "all"
     ]  # fmt: skip

@@ -71,14 +71,20 @@ def outcomes() -> str:
 
 
 def study(name: str) -> str:
-    """A study's question, its variants, each minus the base, and the sentences of its page. A measure that an earlier run
-    did not compare is left out."""
-    block, body = declared().studies[name], []
+    """A study's question and its results."""
+    return f"*{declared().studies[name].question}*\n\n{results(name) or f'Not run yet: `sesame study {name}`.'}"
+
+
+def results(name: str) -> str:
+    """A study's variants, each minus the base, and the sentences of its page; nothing where it has not run.
+
+    A measure that an earlier run did not compare is left out.
+    """
     if not (REPORT / "studies" / f"{name}.csv").exists():
-        return f"*{block.question}*\n\nNot run yet: `sesame study {name}`."
-    results = rows(f"studies/{name}")
-    measures = [key for key in (LOSS, *block.measures) if f"{key}_low" in results[0]]
-    for row in results:
+        return ""
+    block, body, table_rows = declared().studies[name], [], rows(f"studies/{name}")
+    measures = [key for key in (LOSS, *block.measures) if f"{key}_low" in table_rows[0]]
+    for row in table_rows:
         cells = [row["variant"], f"{int(row['tokens']):,}", f"{float(row['flops']):.3g}"]
         for key in measures:
             shown = f"{float(row[key]):.3f} ± {float(row[f'{key}_std']):.3f}" if row[f"{key}_std"] else f"{float(row[key]):.3f}"
@@ -88,7 +94,7 @@ def study(name: str) -> str:
     head = ["variant", "tokens", "FLOPs", *(title for key in measures for title in (key.replace("_", " "), f"minus {block.base}"))]
     reading = json.loads((REPORT / "studies" / f"{name}.json").read_text())["reading"].replace("_", " ")
     seeds = f"{len(block.seeds)} seeds of pre-training. **Bold**: beyond noise after Holm's correction over the page."
-    return f"*{block.question}*\n\n{table(head, body)}\n\n{seeds} {reading} {_cost(name)}"
+    return f"{table(head, body)}\n\n{seeds} {reading} {_cost(name)}"
 
 
 def _cost(name: str) -> str:

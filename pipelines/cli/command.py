@@ -71,14 +71,15 @@ def _open_closed_streams() -> None:
 
 
 def _disk_full(error: Exception) -> str:
-    """The message for a disk that takes no more, or an output on one. What is left to be printed is dropped, or Python would
-    complain of it at its exit."""
+    """The message for a disk that takes no more, or an output on one. What is left to be printed is dropped, or Python
+    would complain of it at its exit."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     place = f" for {error.filename}" if getattr(error, "filename", None) else ""
-    return f"sesame: no space is left on the disk{place} ({one_line(error)}); free some, or raise `ulimit -f`, and run again"
+    cure = "free some, or raise `ulimit -f`, and run again"
+    return f"sesame: no space is left on the disk{place} ({one_line(error)}); {cure}"
 
 
 def one_line_errors(function: Callable) -> Callable:

@@ -40,6 +40,29 @@ def batch(
     terminal.say(f"{min(rows, len(shown))} of {len(shown)} rows of step {step}; the same in every run with these params", "dim")
 
 
+OPTIONS = {
+    "beams": (4, ("beam",)), "length_penalty": (0.6, ("beam",)), "temperature": (1.0, ("sample",)), "top_k": (0, ("sample",)),
+    "top_p": (1.0, ("sample",)), "seed": (1, ("sample",)), "repetition_penalty": (1.0, ("greedy", "sample")),
+}  # fmt: skip
+"""Options of `generate` -> their default, and the values of `--how` that they are for."""
+
+
+def _decoding(how: str, max_new_tokens: int, **options: float) -> params.HowWritten:
+    """The settings of a decoding. Raises SesameError for an option without effect under `how`, or out of range."""
+    from pydantic import TypeAdapter, ValidationError
+
+    for name, (default, able) in OPTIONS.items():
+        if how not in able and options[name] != default:
+            option = f"--{name.replace('_', '-')}"
+            raise SesameError(f"{option} has no effect with --how {how}: it needs --how {' or '.join(able)}")
+    given = {name: value for name, value in options.items() if how in OPTIONS[name][1]}
+    try:
+        return TypeAdapter(params.HowWritten).validate_python({"kind": how, "max_new_tokens": max_new_tokens, **given})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise SesameError(f"--{str(problem['loc'][-1]).replace('_', '-')}: {problem['msg']}") from None
+
+
 @command()
 def generate(
     model: Annotated[
@@ -82,30 +105,15 @@ def generate(
     ] = 0,
 ) -> None:
     """Generate text with a model: a translation, a filled gap, or a continuation. A masked model fills each [MASK]."""
-    from pydantic import TypeAdapter, ValidationError
-
     from components.generate import filling, writing
     from components.text.sources.file import SourceFile
     from components.text.sources.text import lines as read_lines
     from pipelines import terminal
 
-    given = {
-        "greedy": {"repetition_penalty": repetition_penalty}, "beam": {"beams": beams, "length_penalty": length_penalty},
-        "sample": {
-            "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "repetition_penalty": repetition_penalty,
-        },
-    }[how]  # fmt: skip
-    options = {"beams": (beams, 4), "length_penalty": (length_penalty, 0.6), "temperature": (temperature, 1.0), "top_k": (top_k, 0),
-               "top_p": (top_p, 1.0), "seed": (seed, 1), "repetition_penalty": (repetition_penalty, 1.0)}  # fmt: skip
-    needs = {"beams": "beam", "length_penalty": "beam", "repetition_penalty": "greedy or sample"}
-    if idle := [name for name, (value, default) in options.items() if name not in given and value != default]:
-        option = f"--{idle[0].replace('_', '-')}"
-        raise SesameError(f"{option} has no effect with --how {how}: it needs --how {needs.get(idle[0], 'sample')}")
-    try:
-        decoding = TypeAdapter(params.HowWritten).validate_python({"kind": how, "max_new_tokens": max_new_tokens, **given})
-    except ValidationError as error:
-        problem = error.errors()[0]
-        raise SesameError(f"--{str(problem['loc'][-1]).replace('_', '-')}: {problem['msg']}") from None
+    decoding = _decoding(
+        how, max_new_tokens, beams=beams, length_penalty=length_penalty, temperature=temperature, top_k=top_k, top_p=top_p,
+        seed=seed, repetition_penalty=repetition_penalty,
+    )  # fmt: skip
     if file and not file.is_file():
         raise SesameError(f"{file}: no such file; name a file with one text per line")
     if out:

@@ -129,7 +129,9 @@ def opened(wait: bool = False) -> Iterator[Repo]:
             raise SesameError(f"{cut[1]} is not valid YAML (a merge conflict, or cut off): {lockfile.cure(cut[1])}") from None
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         if lines and "is not a git repository" in lines[0]:
-            raise SesameError(f"{lines[0]}, and DVC needs one: `git clone` the project in place of a copy, or `git init` here") from None
+            raise SesameError(
+                f"{lines[0]}, and DVC needs one: `git clone` the project in place of a copy, or `git init` here"
+            ) from None
         raise SesameError("DVC: " + " ".join(lines)) from None
 
 

@@ -137,7 +137,8 @@ def _problem(name: str, tail: deque[str]) -> str:
     verdict = re.sub(r"^failed to reproduce '.*?': ", "", verdict)
     if "No possible cache link types" in verdict:  # DVC's words for every way in which a file can't be put in place
         free = shutil.disk_usage(".").free / 2**20
-        return f"its outputs can't be brought from DVC's cache ({free:,.0f} MiB of disk are free): free some space, or make data/ writable"
+        cure = "free some space, or make data/ writable"
+        return f"its outputs can't be brought from DVC's cache ({free:,.0f} MiB of disk are free): {cure}"
     if "failed to run: " not in verdict:
         return verdict
     if re.search(r"exited with (-9|137)$", verdict):

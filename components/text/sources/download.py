@@ -98,12 +98,15 @@ def _download(url: str, filename: str, sha256: str, part: Path, cure: str) -> No
             resumed = _stream(url, filename, part, start)
         except (requests.RequestException, ValueError) as error:  # ValueError: a redirection to what is no address
             answer = getattr(error, "response", None)
-            if answer is not None and answer.status_code == 416:  # the part is already as long: it is complete, or another file
+            if answer is not None and answer.status_code == 416:
+                # the part is already as long: it is complete, or another file
                 resumed = True
             elif not is_transient(error):
                 raise SesameError(f"{filename}: {place} answers {reason(error)}; {cure}") from None
             elif attempt == ATTEMPTS:
-                raise Unreachable(f"{filename}: {place} can't be fetched after {ATTEMPTS} tries ({reason(error)}); {cure}") from None
+                raise Unreachable(
+                    f"{filename}: {place} can't be fetched after {ATTEMPTS} tries ({reason(error)}); {cure}"
+                ) from None
             else:
                 wait = 2 ** (attempt - 1)
                 print(f"{filename}: {reason(error)}; try {attempt + 1} of {ATTEMPTS} in {wait} s", file=sys.stderr, flush=True)
@@ -187,7 +190,7 @@ def _tls(error: BaseException) -> str:
 
 
 def _arriving(response: requests.Response) -> Iterator[bytes]:
-    """The bytes of an answer as they come: `iter_content` would say nothing of a slow server's until it has a whole chunk."""
+    """The bytes of an answer as they come: `iter_content` would say nothing of a slow server's before a whole chunk."""
     try:
         while chunk := response.raw.read1(CHUNK):
             yield chunk

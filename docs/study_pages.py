@@ -18,10 +18,10 @@ from components.studies.folders import REPORTS
 
 def on_files(files: Files, config) -> Files:
     """What mkdocs calls: the pages are added to those of docs/."""
-    studies = params.load().studies
-    files.append(File.generated(config, "studies/index.md", content=list_page(studies)))
-    for name, study in studies.items():
-        files.append(File.generated(config, f"studies/{name}.md", content=page(name, study)))
+    all_params = params.load()
+    files.append(File.generated(config, "studies/index.md", content=list_page(all_params.studies)))
+    for name in all_params.studies:
+        files.append(File.generated(config, f"studies/{name}.md", content=page(name, all_params)))
     return files
 
 
@@ -37,27 +37,30 @@ def list_page(studies: Mapping[str, params.Study]) -> str:
     return f"# Every study\n\n{about}\n\n{table(head, body)}\n"
 
 
-def page(name: str, study: params.Study) -> str:
+def page(name: str, all_params: params.Params) -> str:
     """What a study asks, its file, what was expected, and its results where it has run."""
+    study = all_params.studies[name]
     file = Path(params.STUDY_FOLDER, f"{name}.yaml")
     lines = file.read_text(encoding="utf-8").splitlines()
     yaml = "\n".join(line for line in lines if "yaml-language-server" not in line)
     text = f"# {name}\n\n*{study.question}*\n\n"
     if found := results(name):
-        text += f"{_effects(name, study)}\n\n## What came out\n\n{found}\n\n"
+        text += f"{_effects(name, all_params)}\n\n## What came out\n\n{found}\n\n"
     else:
         text += "This study has not run yet.\n\n"
     command = f"```console\nsesame study {name}\n```"
     return f"{text}{_expected(name, study)}## Run it\n\n{command}\n\n`{file}`:\n\n```yaml\n{yaml}\n```\n"
 
 
-def _effects(name: str, study: params.Study) -> str:
+def _effects(name: str, all_params: params.Params) -> str:
     """The plot of each variant minus the base, as SVG; nothing for a study of one variant."""
-    titles = {measure: measure.replace("_", " ") for measure in (LOSS, *study.measures)}
-    figure = plots.effects(study, pd.read_csv(REPORTS / f"{name}.csv"), titles)
+    study = all_params.studies[name]
+    losses = {name for name in study.evaluations if all_params.evaluations[name].kind == LOSS}
+    units = {measure: LOSS if measure in losses else "score" for measure in study.measures} | {LOSS: LOSS}
+    figure = plots.effects(study, pd.read_csv(REPORTS / f"{name}.csv"), units)
     if figure is None:
         return ""
-    legend = "with the 95 % interval. Green: higher, orange: lower, grey: not beyond noise."
+    legend = "with the 95 % interval. Green: better beyond noise, orange: worse, grey: not beyond noise."
     return f"{_inline(figure)}\n\nEach variant minus `{study.base}`, {legend}"
 
 

@@ -110,6 +110,7 @@ def _page(
         samples=tables.samples(all_params),
         sample_titles={key: model.objective.samples_title for key, model in all_params.main("models").items()},
         cards=tables.cards(all_params, metrics), spread=spread, size=size, studies=all_params.studies,
+        has_page={page.stem for page in FOLDER.glob("studies/*.html")},
         min_steps=all_params.learning_curve.min_steps,
     )  # fmt: skip
 
@@ -122,8 +123,9 @@ def _evaluations(frame: pd.DataFrame, heads: list[dict]) -> dict[str, Any]:
     for row in rows:
         row["beyond_noise"] = row["verdict"] in ("higher", "lower")
         row["better"] = row["beyond_noise"] and evaluations.better(row["measure"]) * row["difference"] > 0
-    about = {"references": evaluations.references_of(frame), "reading": evaluations.reading(frame), "once": evaluations.once(frame)}
-    return {"rows": rows, "heads": heads, **about}
+        references = {name: row[name] for name in evaluations.references_of(frame) if pd.notna(row[name])}
+        row["references"] = dict(sorted(references.items(), key=lambda item: evaluations.better(row["measure"]) * item[1], reverse=True))
+    return {"rows": rows, "heads": heads, "reading": evaluations.reading(frame), "once": evaluations.once(frame)}
 
 
 def headline(by_task: dict[str, dict[str, float | None]]) -> float | None:
@@ -167,21 +169,20 @@ def reading(gains: list[dict], once: Sequence[str]) -> str:
         compared = [row["gains"][start] for row in gains if start in row["gains"]]
         unclear = sum(one.verdict in ("one run", "undefined") for one in compared)
         rest = len(compared) - len(higher[start]) - len(lower[start]) - unclear
-        text = f"Pre-training is ahead of {STARTS[start]} beyond noise in {len(higher[start])} of {len(compared)} cases"
+        text = f"Against {STARTS[start]}, pre-training is ahead beyond noise in {len(higher[start])} of {len(compared)} cases"
         text += f" ({', '.join(higher[start])})" if higher[start] else ""
         text += f"; behind in {len(lower[start])} ({', '.join(lower[start])})" if lower[start] else ""
         if rest:
             detectable = sorted(one.difference.detectable for one in compared if one.verdict == "not beyond noise")
-            text += f"; in {rest} the difference is not beyond the noise of seeds and examples"
             ends = dict.fromkeys(f"{detectable[i]:.3f}" for i in (0, -1))
-            text += f" (alone, each could have seen {' to '.join(ends)} in four cases of five)"
+            text += f"; {rest} within noise (a difference of {' to '.join(ends)} would be found in four cases of five)"
         sentences.append(text + (f"; in {unclear} it can't be said (one seed, or an undefined score)." if unclear else "."))
     if not sentences:
         return "No model was compared with another start, such as random weights of its own architecture."
     ahead = [f"{row['model']} on {row['task']}" for row in gains if row["ahead"]]
     sentences.append(f"Ahead of every simple baseline beyond noise: {', '.join(ahead) or 'none'}.")
     if once:
-        sentences.append(f"Pre-trained once, so that another pre-training may come out differently: {', '.join(once)}.")
+        sentences.append(f"Pre-trained only once, so another run may differ: {', '.join(once)}.")
     return " ".join(sentences)
 
 

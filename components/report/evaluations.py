@@ -52,13 +52,13 @@ def reading(frame: pd.DataFrame) -> str:
     signs = overall["measure"].map(better)
     ahead = overall[overall["verdict"].isin(["higher", "lower"]) & (overall["difference"] * signs > 0)]
     named = ", ".join(f"{row.model} {row.score:.3f} ({row.evaluation})" for row in ahead.itertuples())
-    text = f"Without any tuning, {len(ahead)} of {len(overall)} are beyond noise better than random weights of the same architecture"
+    text = f"{len(ahead)} of {len(overall)} scores are better than those of random weights of the same architecture, beyond noise"
     names = references_of(frame)
     compared = overall[names].notna().any(axis=1)
     best = overall[names].mul(signs, axis=0).max(axis=1)
     above = overall[compared & (signs * overall["score"] - 2 * overall["error"] > best)]
     listed = ", ".join(f"{row.model} on {row.evaluation}" for row in above.itertuples())
-    ahead_of = f"By more than two standard errors ahead of the best of {', '.join(names).replace('_', ' ')}: {listed or 'none'}."
+    ahead_of = f"Ahead of the best of {', '.join(names).replace('_', ' ')} by more than two standard errors: {listed or 'none'}."
     return f"{text}{f': {named}' if named else ''}.{f' {ahead_of}' if compared.any() else ''}"
 
 

@@ -31,12 +31,11 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
     sentences = readings.readings(all_params, name, frame, compared, tables.untrained(all_params, name), tables.blind(all_params, name))
     sentences += [fitted.sentence] if fitted else []
     outcomes = [expectations.outcome(expected, tables.find(compared, expected, block.base)) for expected in block.expects]
-    metrics = {task: f"{task}: {all_params.tasks[task].metric}" for task in block.tasks}
-    metrics |= {evaluation: f"{evaluation}: right" for evaluation in block.evaluations}
+    units = tables.units(all_params, name)
     learnt = milestones.by_group(all_params, name) if block.milestones else pd.DataFrame()
     figures = {
         "learnt": milestones.plot(learnt, "flops" if block.plot.x == "flops" else "tokens") if len(learnt) else None,
-        "plot": plots.scatter(block, frame, metrics, reads), "effects": plots.effects(block, frame, metrics),
+        "plot": plots.scatter(block, frame, units, reads), "effects": plots.effects(block, frame, units),
         "ladder": ladder.plot(block, frame, fitted) if fitted else None,
     }  # fmt: skip
     figures = {key: figure for key, figure in figures.items() if figure}
@@ -45,7 +44,7 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
         run.figure(figure, f"figures/{key}.png")
     with storage.output(REPORTS / f"{name}.csv") as temporary:
         frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-    _page(all_params, name, frame, compared, sentences, outcomes, metrics, figures)
+    _page(all_params, name, frame, compared, sentences, outcomes, units, figures)
     record_runs(all_params, name, run)
     run.artifact(REPORTS / f"{name}.csv")
     run.artifact(REPORTS / f"{name}.html")
@@ -78,7 +77,7 @@ def _results(
 
 def _page(
     all_params: params.Params, name: str, frame: pd.DataFrame, compared: list[tables.Comparison], sentences: list[str],
-    outcomes: list[expectations.Outcome], metrics: dict[str, str], figures: dict[str, Figure],
+    outcomes: list[expectations.Outcome], units: dict[str, str], figures: dict[str, Figure],
 ) -> None:  # fmt: skip
     block, variants = all_params.studies[name], tables.variants(all_params, name)
     results = [milestones for variant in variants for milestones in tables.transferred(all_params, name, variant).values()]
@@ -91,12 +90,12 @@ def _page(
     pages.write(
         REPORTS / f"{name}.html", Path(__file__).with_name("page.html.j2"), f"study {name}",
         name=name, block=block, frame=frame, readings=sentences, published=published(block),
-        metrics=metrics, protocols=sorted({result["protocol"] for milestones in results for result in milestones.values()} | rules),
+        metrics={measure: plots.title(measure, units) for measure in block.measures}, protocols=sorted({result["protocol"] for milestones in results for result in milestones.values()} | rules),
         figures={key: Markup(svg(figure)) for key, figure in figures.items()},
         changes={variant: readings.change(block.variants[variant]) for variant in variants},
         outcomes=outcomes, fixed=expectations.fixed(name, block) if block.expects else None,
         contrasts=[[one for one in last if (one.variant, one.against) == pair and one.task in block.measures] for pair in block.contrasts],
-        comparisons=len(last),
+        comparisons=len(last), judged=lambda measure, verdict: {True: "gain", False: "loss"}.get(tables.better(units[measure], verdict), ""),
         further=tables.further(all_params, name), number=number, unguarded=readings.unguarded(all_params, name),
     )  # fmt: skip
 

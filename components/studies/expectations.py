@@ -39,26 +39,25 @@ def outcome(expected: params.Expectation, comparison: Comparison) -> Outcome:
     elif -expected.matters < difference.low and difference.high < expected.matters:
         said = "no difference of that size"
     else:
-        needed = seeds_needed(difference, expected.matters)
-        said = f"not resolved: {f'{needed} seeds' if needed else 'more test examples'} would be needed"
+        said = f"not resolved: {needed(difference, expected.matters)} would be needed"
     return Outcome(expected, comparison, said)
 
 
-def seeds_needed(difference: verdicts.Difference, size: float) -> int | None:
-    """Seeds per side with which a difference of `size` is detected in POWER of the cases, estimated from the observed variances.
+def needed(difference: verdicts.Difference, size: float) -> str:
+    """The seeds per side with which a difference of `size` is detected in POWER of the cases, estimated from the observed variances; more
+    test examples where no number of seeds is enough with these."""
+    of_examples = (difference.of_examples, verdicts.BLOCKS - 1)
 
-    None where no number of seeds is enough with these examples.
-    """
-    if isnan(difference.of_runs):
-        return None
-    of_run = difference.of_runs / sum(1 / n for n in difference.runs)  # variance of one run, averaged over both sides
-    for n in range(2, MAX_SEEDS + 1):
-        terms = [(of_run / n, n - 1)] * 2 + [(difference.of_examples, verdicts.BLOCKS - 1)]
+    def detected(terms: list[tuple[float, int]]) -> bool:
         variance = sum(term for term, _ in terms)
         degrees = verdicts.freedom(terms) if variance else 1.0
-        if (student.ppf(1 - verdicts.LEVEL / 2, degrees) + student.ppf(POWER, degrees)) * sqrt(variance) <= size:
-            return n
-    return None
+        return (student.ppf(1 - verdicts.LEVEL / 2, degrees) + student.ppf(POWER, degrees)) * sqrt(variance) <= size
+
+    if isnan(difference.of_runs) or not detected([of_examples]):
+        return "more test examples"
+    of_run = difference.of_runs / sum(1 / n for n in difference.runs)  # variance of one run, averaged over both sides
+    seeds = next((n for n in range(2, MAX_SEEDS + 1) if detected([(of_run / n, n - 1)] * 2 + [of_examples])), None)
+    return f"{seeds} seeds" if seeds else f"more than {MAX_SEEDS} seeds"
 
 
 def fixed(name: str, study: params.Study) -> str:

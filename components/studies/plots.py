@@ -13,6 +13,7 @@ from components.comparison.plots import COLOURS, GREY, HIGHER, LOWER, styles
 from components.params import LOSS
 from components.studies.findings import ABSENT, OPEN, OPPOSITE, REPRODUCED, Finding
 from components.studies.folders import LAST
+from components.studies.tables import better
 
 TITLES = {
     "parameters": "parameters", "tokens": "tokens of pre-training", "flops": "FLOPs of pre-training", "seconds": "seconds of pre-training",
@@ -21,7 +22,7 @@ TITLES = {
 LOSSES = {"loss", "perplexity", "bits_per_byte"}
 
 
-def scatter(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str], reads: dict[str, str]) -> Figure:
+def scatter(study: params.Study, frame: pd.DataFrame, units: dict[str, str], reads: dict[str, str]) -> Figure:
     """The study's plot: one point per variant with its deviation over seeds, a line through a variant's milestones.
 
     `reads` has how each variant reads: losses are drawn only for variants that read like the base, since others are not comparable.
@@ -37,13 +38,18 @@ def scatter(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str], r
             axis.set_xscale("log")
             axis.xaxis.set_minor_formatter(NullFormatter())  # minor labels would overlap
         axis.set_xlabel(TITLES[study.plot.x])
-        axis.set_title(metrics.get(y) or TITLES[y])
+        axis.set_title(title(y, units))
     drawn = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", ncols=5)
     return figure
 
 
-def effects(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str]) -> Figure | None:
+def title(measure: str, units: dict[str, str]) -> str:
+    """`pairs: accuracy`"""
+    return TITLES[measure] if measure in TITLES else f"{measure.replace('_', ' ')}: {units[measure].replace('_', ' ')}"
+
+
+def effects(study: params.Study, frame: pd.DataFrame, units: dict[str, str]) -> Figure | None:
     """The differences from the base, with 95 % intervals; None for a study of the base only."""
     rows = frame[frame["milestone"] == LAST].iloc[1:]
     if not len(rows):
@@ -55,12 +61,12 @@ def effects(study: params.Study, frame: pd.DataFrame, metrics: dict[str, str]) -
     for axis, task in zip(axes.flat, compared, strict=True):
         for i, (_, row) in enumerate(rows.iterrows()):
             middle, low, high = (row[f"{task}_{key}"] for key in ("difference", "low", "high"))  # NaN draws nothing
-            colour = {"higher": HIGHER, "lower": LOWER}.get(row[f"{task}_verdict"], GREY)
+            colour = {True: HIGHER, False: LOWER}.get(better(units[task], row[f"{task}_verdict"]), GREY)
             axis.plot([low, high], [i, i], color=colour, linewidth=2)
             axis.plot(middle, i, marker="o", color=colour)
         axis.axvline(0, color="black", linewidth=0.8)
         axis.locator_params(axis="x", nbins=5)
-        axis.set_title(f"{metrics.get(task) or TITLES[task]}, minus the baseline")
+        axis.set_title(f"{title(task, units)}, minus {study.base}")
     axes[0][0].set_yticks(range(len(rows)), rows["variant"])
     axes[0][0].set_ylim(len(rows) - 0.5, -0.5)
     return figure

@@ -42,7 +42,8 @@ def readings(
         sentence += f" {count['not beyond noise']} of {len(tested)} comparisons are not beyond the noise of seeds and examples."
     detectable = [one.difference.detectable for one in tested if one.verdict == "not beyond noise" and one.task != LOSS]
     if detectable:
-        sentence += f" By itself one on a task could have seen {min(detectable):.3f} to {max(detectable):.3f} in four cases of five."
+        ends = dict.fromkeys(f"{value:.3f}" for value in (min(detectable), max(detectable)))
+        sentence += f" A difference of {' to '.join(ends)} would be found in four cases of five."
     if count["one run"]:
         sentence = "One seed says nothing of the noise of training: there is no verdict, and the intervals are of the examples alone."
     if count["undefined"]:

@@ -8,6 +8,7 @@ import pandas as pd
 from components import params
 from components.comparison import verdicts
 from components.core.frames import read_csv
+from components.evaluations.config import LOWER_IS_BETTER
 from components.evaluations.contract import side
 from components.finetune import baseline
 from components.finetune.task_setup import TaskSetup
@@ -205,6 +206,19 @@ def evaluated(all_params: params.Params, study: str, variant: str) -> dict[str, 
         evaluation: {milestone: [result["evaluations"][evaluation][milestone] for result in results] for milestone in milestones}
         for evaluation, milestones in results[0].get("evaluations", {}).items()
     }  # fmt: skip
+
+
+def units(all_params: params.Params, study: str) -> dict[str, str]:
+    """The unit of each measure of a study: a task's metric, an evaluation's measure, bits per byte of the held-out loss."""
+    block = all_params.studies[study]
+    of_tasks = {task: all_params.tasks[task].metric for task in block.tasks}
+    answers = evaluated(all_params, study, block.base)
+    return {LOSS: LOSS} | of_tasks | {name: answers[name][LAST][0]["measure"] for name in block.evaluations}
+
+
+def better(unit: str, verdict: str | None) -> bool | None:
+    """Whether a difference is for the better; None where it is not beyond noise."""
+    return (verdict == "lower") == (unit in LOWER_IS_BETTER) if verdict in ("higher", "lower") else None
 
 
 def further(all_params: params.Params, study: str) -> pd.DataFrame:

@@ -86,17 +86,16 @@ def test_a_gain_counts_beyond_the_noise_of_seeds_and_examples_only(project):
     assert row["baseline"]["model"] == "linear_svm"
     assert re.fullmatch(r"\+0\.\d{3} \[\+0\.\d{3}, \+0\.\d{3}\]", difference(row["gains"]["random"]))
     assert reading([row], ["bert"]) == (
-        "Pre-training is ahead of random weights beyond noise in 1 of 1 cases (bert on same). Ahead of every simple baseline beyond "
-        "noise: bert on same. "
-        "Pre-trained once, so that another pre-training may come out differently: bert."
+        "Against random weights, pre-training is ahead beyond noise in 1 of 1 cases (bert on same). Ahead of every simple baseline beyond "
+        "noise: bert on same. Pre-trained only once, so another run may differ: bert."
     )
     row = gains(0.6, 0.55, baseline=0.6)
     assert (row["gains"]["random"].verdict, row["lead"].verdict, row["ahead"]) == ("not beyond noise", "not beyond noise", False)
     could = row["gains"]["random"].difference.detectable
     assert reading([row], ["bert"]) == (
-        "Pre-training is ahead of random weights beyond noise in 0 of 1 cases; in 1 the difference is not beyond the noise of seeds "
-        f"and examples (alone, each could have seen {could:.3f} in four cases of five). Ahead of every simple baseline "
-        "beyond noise: none. Pre-trained once, so that another pre-training may come out differently: bert."
+        f"Against random weights, pre-training is ahead beyond noise in 0 of 1 cases; 1 within noise (a difference of {could:.3f} would be "
+        "found in four cases of five). Ahead of every simple baseline beyond noise: none. Pre-trained only once, so another run may differ: "
+        "bert."
     )
     row = gains(0.95, 0.5, derived=["tuned on snli"])
     assert row["model"] == "bert (tuned on snli)" and row["gains"]["random"].verdict == "higher" and row["ahead"]
@@ -109,7 +108,8 @@ def test_own_token_vectors_are_a_start_to_be_ahead_of(project):
     row = gains(0.95, 0.5, vectors=0.94)
     assert [row["gains"][start].verdict for start in ("random", "token_vectors")] == ["higher", "not beyond noise"]
     said = reading([row], ["bert"])
-    assert "ahead of random weights beyond noise in 1 of 1" in said and "ahead of own token vectors alone beyond noise in 0 of 1" in said
+    assert "Against random weights, pre-training is ahead beyond noise in 1 of 1" in said
+    assert "Against own token vectors alone, pre-training is ahead beyond noise in 0 of 1" in said
     compared = {("bert", "same", start): own for start, own in row["gains"].items()}
     table = tables.comparison_table(pd.DataFrame({"task": ["same"], "metric": ["accuracy"]}), compared).set_index("against")
     own = row["gains"]["random"].difference

@@ -243,10 +243,13 @@ def test_what_was_expected_is_held_against_what_was_found():
 
 def test_the_seeds_that_would_be_needed_are_about_enough():
     rough = verdicts.difference(scores(0.85, 0.55, 0.70), scores(0.70, 0.60, 0.75))
-    needed = expectations.seeds_needed(rough, 0.1)
+    seeds = int(expectations.needed(rough, 0.1).removesuffix(" seeds"))
     of_one = rough.of_runs / (1 / 3 + 1 / 3)
-    assert needed == pytest.approx(2 * of_one / ((0.1 / (1.97 + 0.84)) ** 2 - rough.of_examples), rel=0.2)
-    assert expectations.seeds_needed(rough, 0.001) is None
+    assert seeds == pytest.approx(2 * of_one / ((0.1 / (1.97 + 0.84)) ** 2 - rough.of_examples), rel=0.2)
+    assert expectations.needed(rough, 0.001) == "more test examples"
+    noisy = verdicts.difference(scores(0.2, 0.5, 0.9), scores(0.3, 0.6, 0.8))
+    size = 3.2 * noisy.of_examples**0.5  # which the examples could show, but not through such a spread of seeds
+    assert expectations.needed(noisy, size) == "more than 200 seeds"
 
 
 def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch):
@@ -496,9 +499,9 @@ def test_the_reading_says_no_more_than_the_numbers():
         return readings.readings(CHECKED, "rate", frame, [compared("same", "40", "15", side, scores(*BASE[: side.runs]))])
 
     [said] = read(scores(0.72, 0.69, 0.70))
-    said, _, could = said.partition(" By itself one on a task ")
+    said, _, could = said.partition(" A difference of ")
     assert said == "Against 15: no difference is beyond the noise of seeds and examples."
-    assert re.fullmatch(r"could have seen (0\.\d{3}) to \1 in four cases of five\.", could)
+    assert re.fullmatch(r"0\.\d{3} would be found in four cases of five\.", could)
     first, second = read(scores(0.85, 0.86, 0.84), flops=2)
     assert re.fullmatch(r"Against 15: same is higher with 40 \(\+0\.1\d\d \[\+0\.\d+, \+0\.\d+\]\)\.", first), first
     assert second == "The budgets are not equal: in FLOPs of pre-training 40 2 × the base's."

@@ -373,6 +373,18 @@ MORE = {
             "models.gpt.optimizer: decay has no effect on schedule linear: leave it out, or take schedule: wsd",
         ),
         (
+            lambda raw: raw["models"]["gpt"].update(pretrainings=2) or raw["finetune"].update(models=["gpt"], seeds=[1, 2, 3]),
+            "finetune.seeds: 3 seeds share the 2 pre-trainings of gpt, and are not independent; list 2 seeds, or set "
+            "models.gpt.pretrainings to 3",
+        ),
+        (
+            lambda raw: raw["derived"].update(short={
+                "start": "gpt", "on": "tasks/same",
+                "by": {"name": "tuned", "recipe": raw["finetune"]["recipes"]["gpt"] | {"temperature_scaling": True}},
+            }),
+            "derived.short.by: recipe.temperature_scaling has no effect: the tuned weights go on to other tasks; leave it out",
+        ),
+        (
             lambda raw: raw["search"].update(space={"epochs": {"choices": [1, 1.0]}}),
             "search.space: epochs: choices [1, 1.0] mean [1, 1] in a recipe, with one of them twice",
         ),
@@ -529,6 +541,7 @@ def test_broken_yaml_names_the_line(tmp_path):
             b"seed: 1\n\n and more\n\nseed: 1\n",
             r'line 5: not valid YAML: found duplicate key "seed" with value "1" \(original value: "1 and more"\)',
         ),
+        (b"a: &a {m: 1}\nb:\n  <<: *a\n  n: 2\n  n: 3\n", "line 5: the key n is in its block twice; remove one"),
         (b"a: 1\nseed: 2026-13-45\n", "line 2: not valid YAML: month must be in 1..12"),
         (b"a: 1\n\nseed: " + b"9" * 5000, "line 3: not valid YAML: Exceeds the limit"),
         (b"a: 1\nb: \0", "line 2: not valid YAML: the character '.x00' is not"),

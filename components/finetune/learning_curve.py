@@ -7,7 +7,7 @@ recipe of `finetune`, next to baselines. With few examples an epoch has too few 
 
 from pathlib import Path
 
-from components import params
+from components import params, tasks
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.finetune import runs
@@ -24,8 +24,9 @@ def learning_curve(all_params: params.Params, name: str, run: Run) -> dict:
     model, task_name = declared[name]
     run.tag(model=model, task=task_name, method=config.recipes[model].method)
     folders, points, cost = dict.fromkeys(config.seeds, Path("data/models", model)), {}, {"tokens": 0, "flops": 0}
-    for size in block.train_examples:
-        print(f"{size:,} examples", flush=True)
+    rows = len(tasks.read(Path("data/tasks", task_name), "train"))
+    for size in dict.fromkeys(min(size, rows) for size in block.train_examples):  # a point larger than the task is the whole task
+        print(f"{size:,} of {rows:,} examples", flush=True)
         smaller = all_params.model_copy(update={"finetune": config.model_copy(update={"train_examples": size})})
         recipe = block.lengthened(config.recipes[model], size)
         scores, tags = Path("data/learning_curves", model, task_name, str(size)), {"stage": "learning_curve", "train_examples": str(size)}

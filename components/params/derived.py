@@ -42,6 +42,9 @@ class OnTasks(Way):
                 f"recipe.method {self.recipe.method} does not tune all weights; intermediate tuning needs "
                 "full or text_to_text"
             )
+        for name in ("temperature_scaling", "starts"):
+            if self.recipe.differs(name):
+                raise ValueError(f"recipe.{name} has no effect: the tuned weights go on to other tasks; leave it out")
         return self
 
     def examples_of(self, task: str) -> int | None:

@@ -96,6 +96,7 @@ def check(p: Params) -> None:
     _seed_grid_fits(p)
     _tickets_fit(p)
     _tasks_fit(p, uses)
+    _seeds_are_independent(p)
     _search_fits(p)
     _efficiency_fits(p)
     for name, evaluation in p.evaluations.items():
@@ -283,6 +284,18 @@ def _learning_curve_fits(p: Params) -> None:
         if p.finetune.recipes[name].method == "in_context":
             raise ValueError(
                 f"learning_curve.models: by {name}'s recipe nothing is trained (in_context); vary its shots in adapt instead"
+            )
+
+
+def _seeds_are_independent(p: Params) -> None:
+    """Raises ValueError where seeds of fine-tuning share the pre-trainings of a model: counted as runs of their own, ten seeds over three
+    pre-trainings would show a difference where there is none in one case of six."""
+    seeds = len(p.finetune.seeds)
+    for name in p.finetune.models:
+        if name in p.models and 1 < (pretrainings := p.models[name].pretrainings) < seeds:
+            raise ValueError(
+                f"finetune.seeds: {seeds} seeds share the {pretrainings} pre-trainings of {name}, and are not independent; list "
+                f"{pretrainings} seeds, or set models.{name}.pretrainings to {seeds}"
             )
 
 

@@ -18,7 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
+from ruamel.yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 from ruamel.yaml.reader import ReaderError
 
 from components.core.config import NAME, TOP_SEED, Block
@@ -178,6 +178,26 @@ def _too_deep(text: str) -> int | None:
     return None
 
 
+def _twice(text: str) -> tuple[int, str] | None:
+    """The line and the name of a key that a block has twice: after a `<<`, the parser takes the last one without a word."""
+    blocks: list[set[str] | None] = []  # the keys so far of each open block; None of a list
+    is_key: list[bool] = []  # whether a key comes next, of each
+    for event in YAML(typ="safe").parse(text):
+        if isinstance(event, MappingEndEvent | SequenceEndEvent):
+            blocks.pop(), is_key.pop()
+        elif isinstance(event, ScalarEvent | AliasEvent | MappingStartEvent | SequenceStartEvent):
+            if blocks and blocks[-1] is not None:
+                if is_key[-1] and isinstance(event, ScalarEvent):
+                    if event.value in blocks[-1]:
+                        return event.start_mark.line + 1, event.value
+                    blocks[-1].add(event.value)
+                is_key[-1] = not is_key[-1]
+            if isinstance(event, MappingStartEvent | SequenceStartEvent):
+                blocks.append(set() if isinstance(event, MappingStartEvent) else None)
+                is_key.append(True)
+    return None
+
+
 def _senseless(text: str) -> int | None:
     """The line of the first value that looks like a date or a number and is none; None where it is no value."""
     for event in YAML(typ="safe").parse(text):
@@ -258,7 +278,10 @@ def parse(content: bytes, path: str | Path) -> Any:
         text = content.decode("utf-8-sig")
         if (line := _too_deep(text)) is not None:
             raise SesameError(f"{path}, line {line}: nested deeper than {DEEPEST} levels")
-        return YAML(typ="safe").load(text)
+        content = YAML(typ="safe").load(text)
+        if twice := _twice(text):
+            raise SesameError(f"{path}, line {twice[0]}: the key {plain(twice[1])} is in its block twice; remove one")
+        return content
     except UnicodeDecodeError as error:
         line, byte = error.object[: error.start].count(10) + 1, error.object[error.start]
         raise SesameError(f"{path}, line {line}: not UTF-8 (byte 0x{byte:02x})") from None

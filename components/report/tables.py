@@ -142,7 +142,8 @@ def learning(all_params: params.Params, metrics: dict[tuple[str, str], dict]) ->
             continue
         task, metric, split = measured["task"], measured["metric"], measured["split"]
         points = {int(examples): point for examples, point in measured["points"].items()}
-        examples = all_params.finetune.train_examples or metrics["task", task]["examples"]["train"]
+        rows_of_task = metrics["task", task]["examples"]["train"]
+        examples = min(all_params.finetune.train_examples or rows_of_task, rows_of_task)
         if ("finetune", name) in metrics:
             starts = {init: metrics["finetune", name][init][split][metric] for init in all_params.finetune.inits}
             baselines = metrics["baseline", task]["baselines"]

@@ -90,12 +90,14 @@ def _page(
     pages.write(
         REPORTS / f"{name}.html", Path(__file__).with_name("page.html.j2"), f"study {name}",
         name=name, block=block, frame=frame, readings=sentences, published=published(block),
-        metrics={measure: plots.title(measure, units) for measure in block.measures}, protocols=sorted({result["protocol"] for milestones in results for result in milestones.values()} | rules),
+        metrics={measure: plots.title(measure, units) for measure in block.measures},
+        protocols=sorted({result["protocol"] for milestones in results for result in milestones.values()} | rules),
         figures={key: Markup(svg(figure)) for key, figure in figures.items()},
         changes={variant: readings.change(block.variants[variant]) for variant in variants},
         outcomes=outcomes, fixed=expectations.fixed(name, block) if block.expects else None,
         contrasts=[[one for one in last if (one.variant, one.against) == pair and one.task in block.measures] for pair in block.contrasts],
-        comparisons=len(last), judged=lambda measure, verdict: {True: "gain", False: "loss"}.get(tables.better(units[measure], verdict), ""),
+        comparisons=len(last),
+        judged=lambda measure, verdict: {True: "gain", False: "loss"}.get(tables.better(units[measure], verdict), ""),
         further=tables.further(all_params, name), number=number, unguarded=readings.unguarded(all_params, name),
     )  # fmt: skip
 

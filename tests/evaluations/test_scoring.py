@@ -179,6 +179,21 @@ def test_what_goes_wrong_is_a_line(tokens):
         scoring.score(gpt, tokens, ["a dog"], name="gpt")
 
 
+def test_the_first_token_of_gpt2_is_predicted_from_the_end_of_a_text(given):  # noqa: F811
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = given("gpt2")
+    bring(folder)
+    sentences = ["the dog sees the river", "a", "the"]
+    found = scoring.score(*store.load(Path("data/models/brought")), sentences).log_probability
+    theirs, tokens = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    for sentence, value in zip(sentences, found, strict=True):
+        ids = torch.tensor([[tokens.eos_token_id, *tokens(sentence)["input_ids"]]])
+        likely = theirs(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])
+        assert value == pytest.approx(likely.sum().item(), abs=1e-4)
+    assert found[1] != found[2]
+
+
 @pytest.mark.skipif(
     not find_spec("minicons"), reason="minicons is not installed: pip install --no-deps minicons wonderwords"
 )
@@ -203,7 +218,7 @@ def test_scores_are_those_of_minicons(given, name, protocol, metric):  # noqa: F
     assert len(good) == len(bad) == 500
     theirs = (scorer.MaskedLMScorer if metric else scorer.IncrementalLMScorer)(str(folder), "cpu")
     theirs.tokenizer.batch_encode_plus = theirs.tokenizer  # its name up to transformers 4
-    options = {"PLL_metric": metric} if metric else {}
+    options = {"PLL_metric": metric} if metric else {"bos_token": True}
     expected = []
     for start in range(0, 1000, 50):
         some = [*good, *bad][start : start + 50]
@@ -215,6 +230,12 @@ def test_scores_are_those_of_minicons(given, name, protocol, metric):  # noqa: F
         f"{name} {protocol}: differs by {furthest:.2e} at most, of sums from {min(expected):.0f} to {max(expected):.0f}"
     )
     assert furthest < 1e-4
+
+
+def test_the_bytes_of_a_character_are_of_one_word():
+    """A byte-level tokenizer gives each byte of "ü" the whole character, ours give all but the last no characters."""
+    assert alignment.word_of_tokens("Zürich!", [(0, 1), (1, 2), (1, 2), (2, 4), (4, 6), (6, 7)]) == [0, 0, 0, 0, 0, 1]
+    assert alignment.word_of_tokens("so 👍 go", [(0, 2), (3, 4), (3, 4), (3, 4), (4, 7)]) == [0, 1, 1, 1, 2]
 
 
 def test_a_word_goes_on_over_its_combining_marks():

@@ -513,12 +513,25 @@ def test_a_learning_curve_ends_where_finetune_stands(project, tokens):
     assert same[0] == same[1] and Path("data/learning_curves/bert/same/16/predictions.jsonl").read_text() != same[0]
     table = tables.learning(checked, {
         ("learning_curve", "bert-same"): found, ("finetune", "bert-same"): whole,
-        ("baseline", "same"): baseline.baseline(checked, "same", Run(None)),
+        ("baseline", "same"): baseline.baseline(checked, "same", Run(None)), ("task", "same"): {"examples": {"train": 64}},
     })  # fmt: skip
     assert table[["start", "examples"]].values.tolist() == [
         [start, examples] for examples in (16, 40) for start in ("pretrained", "random", "logistic_regression")
     ]  # fmt: skip
     plots.learning(table)
+
+
+def test_a_point_beyond_the_task_is_the_whole_task(project, tokens):
+    raw = tiny_params()
+    raw["learning_curve"] = {"models": ["bert"], "tasks": ["same"], "train_examples": [16, 5000, 20000], "min_steps": 40, "baselines": []}
+    raw["finetune"] |= {"models": ["bert"], "inits": ["pretrained"]}
+    checked = params.check(raw)
+    block = checked.models["bert"].architecture
+    store.save(Path("data/models/bert"), store.build(block, tokens).state_dict(), block, tokens, [], [])
+    rows = len(tasks.read(Path("data/tasks/same"), "train"))
+    points = learning_curve.learning_curve(checked, "bert-same", Run(None))["points"]
+    assert list(points) == ["16", str(rows)] and rows < 5000
+    assert points[str(rows)]["epochs"] * -(-rows // raw["finetune"]["recipes"]["bert"]["batch_size"]) >= 40
 
 
 def test_spread_over_seeds():

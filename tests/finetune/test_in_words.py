@@ -19,7 +19,7 @@ from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.finetune import __main__ as finetune
 from components.finetune import loop, methods
-from components.finetune.methods import in_context
+from components.finetune.methods import in_context, text_to_text
 from components.finetune.prompts import sources_targets
 from components.models import store
 from components.tasks import Example, metrics
@@ -137,6 +137,13 @@ def test_an_answer_that_is_not_in_the_passage_is_counted_and_wrong(tokens):
     assert metrics.METRICS["extraction"]["f1"](KINDS["extraction"][1], [row] * 2, found[1:]) == 0
 
 
+def test_a_written_answer_counts_as_the_passage_has_it():
+    """A word-piece tokenizer writes blanks around punctuation and lower case."""
+    passage = "In Super Bowl 50 the score was 24–10, on February  7, 2016; Straße."
+    found = [text_to_text._as_written(text, passage) for text in ("24 – 10", "february 7 , 2016", "STRASSE .", "25", " ")]
+    assert found == ["24–10", "February  7, 2016", "Straße.", "", ""]
+
+
 @pytest.mark.parametrize(("setting", "value", "needs"), [
     ("label_smoothing", 0.1, "classification or tagging or text"), ("class_weights", "balanced", "classification or tagging"),
     ("temperature_scaling", True, "classification"),
@@ -197,7 +204,7 @@ def test_scores_that_are_no_numbers_say_what_says_least(tokens):
     assert [kind.answer(Example("", "", None, label)) for label in (1.0, 1.3, 10.0)] == ["1.0", "1.4", "10.0"], "steps begin at the lowest"
     _, kind = build("decoder", tokens, KINDS["extraction"][1], recipe())
     passage = Example("1", "who?", "The Dog sees a river.", ["The Dog"])
-    assert [kind.parse(kind.answers([text])[0], passage) for text in ("the dog", "a man")] == ["the dog", ""] and kind.invalid == 1
+    assert [kind.parse(kind.answers([text])[0], passage) for text in ("the dog", "a man")] == ["The Dog", ""] and kind.invalid == 1
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder_decoder"])

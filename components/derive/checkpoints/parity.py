@@ -22,6 +22,7 @@ TEXTS = (
     "naïve café, 12,5 °C — Ёлка, 東京, नमस्ते, 👍🏽!",
     "  two  spaces\tand a tab, then [MASK] and </s> as plain text ",
     "it 's a charming and often affecting journey .",
+    "two\n\nparagraphs\r\n and ﾃﾞｰﾀ",
     "",
 )
 

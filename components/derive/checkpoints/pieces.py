@@ -30,8 +30,8 @@ def _merges(model: sentencepiece_model_pb2.ModelProto) -> list[tuple[str, str]]:
 def convert(path: Path) -> Fast:
     """Convert `tokenizer.model` to a pipeline of the `tokenizers` library, without the template of a pair.
 
-    The ids are the same for all text whose combining marks are in the order of NFC or NFD; other orders of marks
-    are normalised slightly further here than by sentencepiece.
+    The ids are the same for text in NFC or NFD. They can differ where several combining marks follow a letter, or one follows a
+    character that NFKC takes apart, as a ligature: there the library composes other characters than sentencepiece.
     Raises SesameError for a unigram model.
     """
     model = sentencepiece_model_pb2.ModelProto()
@@ -49,6 +49,7 @@ def convert(path: Path) -> Fast:
         normalizers.NFC(),
         normalizers.Replace(Regex(r"(?<=.)(?=[^\x00-\x7f])"), "\x01"),
         normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap),
+        normalizers.NFC(),  # half-width katakana and its marks, which only now are characters that compose
         normalizers.Replace(Regex(" {2,}"), " "),
         normalizers.Replace(Regex(" $"), ""),  # not Strip, which removes other white space, too
     ])  # fmt: skip
@@ -64,7 +65,7 @@ def within_a_text(fast: Fast) -> None:
     """Make a byte-level tokenizer add its blank only before a text, and not after a `[MASK]` in it."""
     lower = [normalizers.Lowercase()] if fast.normalizer.normalize_str("A") == "a" else []
     fast.normalizer = normalizers.Sequence([
-        normalizers.NFKC(), *lower, normalizers.Replace(Regex(r"^\s+"), " "), normalizers.Strip(left=False, right=True),
+        normalizers.NFKC(), *lower, normalizers.Replace(Regex(r"\A\s+"), " "), normalizers.Strip(left=False, right=True),
     ])  # fmt: skip
     blank = pre_tokenizers.Metaspace(replacement=" ", prepend_scheme="first", split=False)
     fast.pre_tokenizer = pre_tokenizers.Sequence([blank, pre_tokenizers.ByteLevel(add_prefix_space=False)])

@@ -1,7 +1,7 @@
 """Log-probabilities of sentences, in nats.
 
 One convention for the ends of a text: the tokenizer's special tokens surround it and are not summed. The first token is
-predicted from the start token; where a tokenizer has none (GPT-2), the first token is not predicted and adds nothing.
+predicted from the start token; where a tokenizer has none (GPT-2), from the token that ends a text, as in its training.
 
     log_probability       of each token given those before it; for a model from right to left, given those after it;
                           for ELMo, the mean of both
@@ -253,10 +253,11 @@ def _chain(
     """Batch by batch: which sentences, and the log-probabilities of their tokens, (sentences, most tokens)."""
     backward_only = model.reads == "recurrent" and model.config.backward
     both = model.reads == "each_direction"
-    first, suffix = len(tokenizer.prefix), tokenizer.suffix if both or backward_only else []
+    prefix, suffix = tokenizer.prefix or tokenizer.suffix[-1:], tokenizer.suffix if both or backward_only else []
+    first = len(prefix)
     for batch in by_length([len(ids[i]) for i in order], first + len(suffix), _batch_tokens(model)):
         some = [order[i] for i in batch]
-        inputs, lengths = padded([[*tokenizer.prefix, *ids[i], *suffix] for i in some], device_of(model))
+        inputs, lengths = padded([[*prefix, *ids[i], *suffix] for i in some], device_of(model))
         width = inputs.shape[1]
         positions = torch.arange(width, device=inputs.device)
         in_text = (positions >= first) & (positions < lengths[:, None] - len(suffix))

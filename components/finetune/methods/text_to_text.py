@@ -74,9 +74,10 @@ class TextToTextKind(PromptedKind):
             names = self.labels if self.task.kind == "classification" else self.names_by_ids(example.choices)
             self.invalid += tuple(ids) not in names
             return names.get(tuple(ids), text)
-        if self.task.kind == "extraction" and not (_normalise(text) and _normalise(text) in _normalise(example.text_b)):
-            self.invalid += 1
-            return ""  # not the text, of which some words could match an answer
+        if self.task.kind == "extraction":
+            in_passage = _as_written(text, example.text_b)
+            self.invalid += not in_passage
+            return in_passage  # where it is not there: not the text, of which some words could match an answer
         return text
 
     def names_by_ids(self, texts: Mapping[str, str]) -> dict[tuple[int, ...], str]:
@@ -84,9 +85,13 @@ class TextToTextKind(PromptedKind):
         return dict(zip([tuple(ids[: self.longest]) for ids in self.answers(list(texts.values()))], texts, strict=True))
 
 
-def _normalise(text: str) -> str:
-    """Remove what a tokenizer may change: case and white space."""
-    return "".join(text.casefold().split())
+def _as_written(text: str, passage: str) -> str:
+    """The passage's own characters for a text that differs from them in case and white space, which a tokenizer may change (BERT's writes
+    "20 – 18" for "20–18"); empty where the passage does not have it."""
+    wanted = "".join(text.casefold().split())
+    places = [i for i, character in enumerate(passage) if not character.isspace() for _ in character.casefold()]
+    first = "".join(passage.casefold().split()).find(wanted) if wanted else -1
+    return passage[places[first] : places[first + len(wanted) - 1] + 1] if first >= 0 else ""
 
 
 class TextToText(nn.Module):

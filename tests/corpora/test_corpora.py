@@ -138,6 +138,18 @@ def test_cleaning(project):
     assert list(cleaning.Cleaner(Cleaning(unicode="ftfy"))([["schÃ¶n"]])) == [["schön"]]
 
 
+@pytest.mark.parametrize("unicode", ["NFC", "ftfy"])
+def test_a_segment_is_cleaned_to_one_segment(unicode):
+    assert cleaning.normalised(["one\u2028 of two\u2029lines\n", "é"], unicode) == ["one of two lines", "é"]
+
+
+def test_a_line_without_a_translation_is_counted(project):
+    Path("a.txt").write_text("one\ntwo\nthree\n")
+    Path("b.txt").write_text("eins\n\u200b\n\n")
+    source = CorpusPart(source={"kind": "files", "paths": ["a.txt", "b.txt"]}, reader={"format": "parallel"})
+    assert list(readers.documents(source)) == [["one", "eins"], [], []]
+
+
 def test_near_duplicates_of_long_documents_only(project):
     draw = random.Random(0)
     long = [draw.choice(WORDS) for _ in range(200)]

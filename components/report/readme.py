@@ -13,10 +13,11 @@ from pathlib import Path
 from components.report import STARTS
 from components.report.markdown import REPORT, RESULTS, find, interval, rows, spread, table
 from components.report.readme_studies import comparisons, finding, findings_table, learnt, outcomes, picture, study
+from components.studies.folders import LAST
 
 TRIED = Path("docs/starts.csv")
-FILLED = ("comparisons", "default", "evaluations", "findings", "lectures", "recipe", "spaces", "studies", "tutorial_verdict")
-PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in FILLED))
+FILLED = ("comparisons", "default", "evaluations", "findings", "recipe", "spaces", "studies", "tutorial_verdict")
+PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in FILLED), *sorted(Path("docs").glob("lecture_*.md")))
 PICTURES = {Path("docs/images/findings.svg"): picture, Path("docs/images/learnt.svg"): learnt}
 START_NAMES = {"pretrained": "pretrained", **STARTS}
 """The starts of a model in tables."""
@@ -285,8 +286,21 @@ def attended(model: str, relation: str) -> str:
     return above_random(find("attention", RESULTS, model=model, group=relation))
 
 
+def varied(study: str, variant: str, measure: str) -> str:
+    """A figure of a study's variant after its whole pre-training: `0.487 ± 0.006`."""
+    row = find(f"studies/{study}", variant=variant, milestone=LAST)
+    return " ± ".join(f"{float(row[key]):.3f}" for key in (measure, f"{measure}_std") if row[key])
+
+
+def effect(study: str, variant: str, measure: str) -> str:
+    """A variant's figure minus the base's: `+0.041 [-0.010, +0.092], not beyond noise`."""
+    row = find(f"studies/{study}", variant=variant, milestone=LAST)
+    less = interval(row, f"{measure}_difference", f"{measure}_low", f"{measure}_high", "+")
+    return f"{less}, {'beyond noise' if row[f'{measure}_verdict'] in ('higher', 'lower') else 'not beyond noise'}"
+
+
 FIGURES = {
-    "finding": finding,
+    "finding": finding, "varied": varied, "effect": effect,
     "probed": probed, "attended": attended,
     "right": right, "score": score, "gain": gain, "learning": learning, "calibration": calibration, "precision": precision,
     "unseen": unseen, "less_first": less_first,

@@ -106,7 +106,7 @@ def _cost(name: str) -> str:
 
 
 def finding(study: str, variant: str, task: str) -> str:
-    """`learned has 0.035 [+0.019, +0.052] more bits per byte than gpt (reproduced)`."""
+    """`learned: bits per byte 0.035 [0.019, 0.052] higher than gpt (reproduced)`."""
     for one in paper_findings():
         if (one.study, one.expected.variant, one.expected.task) == (study, variant, task):
             return f"{one.sentence.replace('_', ' ')} ({one.verdict})"

@@ -44,12 +44,12 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """`learned has 0.035 [0.019, 0.052] more bits per byte than gpt`."""
-        more = self.difference > 0
-        low, high = (self.low, self.high) if more else (-self.high, -self.low)
+        """`learned: bits per byte 0.035 [0.019, 0.052] higher than gpt`."""
+        higher = self.difference > 0
+        low, high = (self.low, self.high) if higher else (-self.high, -self.low)
         name = LOSS.replace("_", " ") if self.expected.task == LOSS else self.expected.task
-        interval = f"[{low:.3f}, {high:.3f}]"
-        return f"{self.expected.variant} has {abs(self.difference):.3f} {interval} {'more' if more else 'less'} {name} than {self.against}"
+        compared = f"{abs(self.difference):.3f} [{low:.3f}, {high:.3f}] {'higher' if higher else 'lower'}"
+        return f"{self.expected.variant}: {name} {compared} than {self.against}"
 
 
 def findings(studies: Mapping[str, params.Study], figures: Mapping[str, Mapping[str, Any]]) -> list[Finding]:

@@ -37,8 +37,8 @@ def figures(difference: float, reach: float, verdict: str, task: str = "bits_per
 def test_the_verdict_is_of_the_paper_and_not_of_what_was_expected(paper, difference, reach, verdict, said):
     [found] = findings({"masks": study(paper)}, {"masks": figures(difference, reach, verdict)})
     assert found.verdict == said
-    size, more = abs(difference), "more" if difference > 0 else "less"
-    assert found.sentence == f"40 has {size:.3f} [{size - reach:.3f}, {size + reach:.3f}] {more} bits per byte than 15"
+    size, direction = abs(difference), "higher" if difference > 0 else "lower"
+    assert found.sentence == f"40: bits per byte {size:.3f} [{size - reach:.3f}, {size + reach:.3f}] {direction} than 15"
 
 
 def test_what_has_not_run_or_ran_in_another_form_is_no_finding():

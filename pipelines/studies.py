@@ -10,11 +10,14 @@ from filelock import FileLock, Timeout
 from components import params
 from components.core import storage, tracking
 from components.core.errors import SesameError
+from components.params import LOSS
 from components.stages.outputs import read_json
 from components.studies.folders import REPORTS
 from pipelines import terminal
 
 BUDGET = ("parameters", "tokens", "steps", "flops", "seconds")
+SPENT = ("tokens", "flops", "seconds")
+"""The columns of a budget that a terminal has room for."""
 COMPARED = ("perplexity", "bits_per_byte")
 
 
@@ -60,16 +63,13 @@ def show(name: str) -> None:
         return
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    columns = ["variant", *(["milestone"] if block.milestones else []), *BUDGET, *COMPARED]
-    shown = [
-        [row["variant"], *([row["milestone"]] if block.milestones else []), *(_short(row[key]) for key in (*BUDGET, *COMPARED))]
-        for row in rows
-    ]
-    for task in block.measures:
-        columns += [f"{task} ± std", "minus baseline [95 %]"]
+    columns = ["variant", *(["milestone"] if block.milestones else []), *SPENT]
+    shown = [[row["variant"], *([row["milestone"]] if block.milestones else []), *(_short(row[key]) for key in SPENT)] for row in rows]
+    for measure in (LOSS, *block.measures):
+        columns += [f"{measure} ± std", f"minus {block.base}"]
         for row, cells in zip(rows, shown, strict=True):
-            cells.append(f"{_short(row[task])} ± {_short(row[f'{task}_std'])}")
-            difference, low, high = (row[f"{task}_{key}"] for key in ("difference", "low", "high"))
+            cells.append(f"{_short(row[measure])} ± {_short(row[f'{measure}_std'])}")
+            difference, low, high = (row.get(f"{measure}_{key}") for key in ("difference", "low", "high"))
             cells.append(f"{float(difference):+.3f} [{float(low):+.3f}, {float(high):+.3f}]" if difference and low and high else "")
     terminal.say("")
     terminal.table(columns, shown, f"{name}: {block.question} ({len(block.seeds)} seeds)")

@@ -178,9 +178,10 @@ def _too_deep(text: str) -> int | None:
     return None
 
 
-def _twice(text: str) -> tuple[int, str] | None:
-    """The line and the name of a key that a block has twice: after a `<<`, the parser takes the last one without a word."""
-    blocks: list[set[str] | None] = []  # the keys so far of each open block; None of a list
+def _twice(text: str) -> tuple[int, str, int] | None:
+    """A key that a block has twice, between its two lines: after a `<<`, the parser takes the last one without a word. Raises YAMLError for
+    what is not YAML."""
+    blocks: list[dict[str, int] | None] = []  # the keys so far of each open block, with their lines; None of a list
     is_key: list[bool] = []  # whether a key comes next, of each
     for event in YAML(typ="safe").parse(text):
         if isinstance(event, MappingEndEvent | SequenceEndEvent):
@@ -188,12 +189,13 @@ def _twice(text: str) -> tuple[int, str] | None:
         elif isinstance(event, ScalarEvent | AliasEvent | MappingStartEvent | SequenceStartEvent):
             if blocks and blocks[-1] is not None:
                 if is_key[-1] and isinstance(event, ScalarEvent):
+                    line = event.start_mark.line + 1
                     if event.value in blocks[-1]:
-                        return event.start_mark.line + 1, event.value
-                    blocks[-1].add(event.value)
+                        return line, event.value, blocks[-1][event.value]
+                    blocks[-1][event.value] = line
                 is_key[-1] = not is_key[-1]
             if isinstance(event, MappingStartEvent | SequenceStartEvent):
-                blocks.append(set() if isinstance(event, MappingStartEvent) else None)
+                blocks.append({} if isinstance(event, MappingStartEvent) else None)
                 is_key.append(True)
     return None
 
@@ -278,10 +280,13 @@ def parse(content: bytes, path: str | Path) -> Any:
         text = content.decode("utf-8-sig")
         if (line := _too_deep(text)) is not None:
             raise SesameError(f"{path}, line {line}: nested deeper than {DEEPEST} levels")
-        content = YAML(typ="safe").load(text)
         if twice := _twice(text):
-            raise SesameError(f"{path}, line {twice[0]}: the key {plain(twice[1])} is in its block twice; remove one")
-        return content
+            line, key, first = twice
+            raise SesameError(
+                f"{path}, line {line}: {plain(key)} is there twice, first in line {first}; put what is under the second under the first, "
+                "or remove one"
+            )
+        return YAML(typ="safe").load(text)
     except UnicodeDecodeError as error:
         line, byte = error.object[: error.start].count(10) + 1, error.object[error.start]
         raise SesameError(f"{path}, line {line}: not UTF-8 (byte 0x{byte:02x})") from None

@@ -28,8 +28,17 @@ class TextReader(Block):
     document: Literal["file", "blank_line", "line"] = "file"
     """The unit that counts as a document: a whole file, the lines between blank lines, or a line. Splits hold out whole
     documents."""
+    wrapped: Annotated[bool, Added(neutral=False)] = False
+    """For text that is broken into lines of one width, as from Project Gutenberg: the lines of a paragraph are joined before sentences are
+    found. Otherwise a sentence ends at the end of its line, too."""
     errors: Literal["strict", "replace"] = "strict"
     """Invalid UTF-8 is an error, or becomes U+FFFD by choice."""
+
+    @model_validator(mode="after")
+    def lines_are_joined(self):
+        if self.document == "line":
+            self.refuse_idle(["wrapped"], "document: line makes a document of each line")
+        return self
 
 
 class TableReader(Block):

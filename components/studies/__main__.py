@@ -112,7 +112,8 @@ def digest(all_params: params.Params, newest: dict[str, dict]) -> None:
     of_papers = findings.findings(all_params.studies, known)
     figure = Markup(svg(plots.findings(of_papers))) if of_papers else ""
     template = Path(__file__).with_name("digest.html.j2")
-    pages.write(REPORTS / "index.html", template, "all studies", studies=studies, findings=of_papers, figure=figure)
+    has_page = {page.stem for page in REPORTS.glob("*.html")}
+    pages.write(REPORTS / "index.html", template, "all studies", studies=studies, findings=of_papers, figure=figure, has_page=has_page)
 
 
 def record_runs(all_params: params.Params, name: str, run: Run) -> None:

@@ -33,7 +33,8 @@ def readings(
     for task in (LOSS, *block.measures):
         for direction in ("higher", "lower"):
             names = [describe(one, block.base) for one in tested if (one.task, one.verdict) == (task, direction)]
-            effects += [f"{task} is {direction} with {', '.join(names)}"] if names else []
+            worse = " (worse)" if task == LOSS and direction == "higher" else ""
+            effects += [f"{task} is {direction}{worse} with {', '.join(names)}"] if names else []
     count = {verdict: sum(one.verdict == verdict for one in tested) for verdict in ("not beyond noise", "one run", "undefined")}
     when = " at the end of pre-training" if block.milestones else ""  # earlier models are not tested
     found = "; ".join(effects) or "no difference is beyond the noise of seeds and examples"

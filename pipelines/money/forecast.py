@@ -172,6 +172,9 @@ def announce(
             states = graph.states(plan, forced, away)
     except Timeout:
         return graph.plan(targets), None  # another flow is at work: what it leaves to be done isn't known yet
+    if not recheck:
+        for line in sources.edited(all_params, [name for name, state in states.items() if state == "unchanged"]):
+            say(line)
     seconds = None
     if any(state != "unchanged" for state in states.values()):
         outlook = forecast(plan, states, all_params, jobs)

@@ -143,6 +143,25 @@ def test_a_segment_is_cleaned_to_one_segment(unicode):
     assert cleaning.normalised(["one\u2028 of two\u2029lines\n", "é"], unicode) == ["one of two lines", "é"]
 
 
+WRAPPED = "It was a dark and\nstormy night . The rain\nfell in torrents .\n\nNobody was\nthere .\n"
+
+
+@pytest.mark.parametrize(("document", "joined"), [
+    ("blank_line", [["It was a dark and stormy night .", "The rain fell in torrents ."], ["Nobody was there ."]]),
+    ("file", [["It was a dark and stormy night .", "The rain fell in torrents .", "Nobody was there ."]]),
+])  # fmt: skip
+def test_the_lines_of_a_paragraph_are_joined_if_it_is_wrapped(project, capsys, document, joined):
+    Path("data.txt").write_text(WRAPPED)
+    part = {"source": {"kind": "files", "paths": ["data.txt"]}, "reader": {"format": "text", "document": document, "wrapped": True}}
+    assert list(readers.documents(CorpusPart(**part))) == joined and not capsys.readouterr().out
+    part["reader"]["wrapped"] = False
+    apart = [segment for text in readers.documents(CorpusPart(**part)) for segment in text]
+    assert apart[:2] == ["It was a dark and", "stormy night ."] and len(apart) == 6
+    assert "after 100% of line ends the text goes on with a small letter" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="wrapped has no effect: document: line makes a document of each line"):
+        CorpusPart(**part | {"reader": {"format": "text", "document": "line", "wrapped": True}})
+
+
 def test_a_line_without_a_translation_is_counted(project):
     Path("a.txt").write_text("one\ntwo\nthree\n")
     Path("b.txt").write_text("eins\n\u200b\n\n")

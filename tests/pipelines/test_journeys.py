@@ -424,19 +424,23 @@ def test_the_tutorial_from_own_text_to_a_finding(journey):
     assert smaller != study
     journey.write(name, smaller)
     run, plan = "sesame run encode@mine evaluation@mine_pairs", "sesame plan encode@mine evaluation@mine_pairs"
-    assert run in page and plan in page and "sesame study mine" in page
+    assert run in page and plan in page and "sesame study dropout" in page
     assert "corpus@mine" in journey.sesame(*plan.split()[1:])
     told = journey.sesame(*run.split()[1:])
     assert re.search(r"train: \d+ documents", told) and re.search(r"[\d,]+ pairs", told)
-    told = journey.sesame("study", "mine")
+    told = journey.sesame("study", "dropout")
     assert "Does dropout help a model that reads each text once? (2 seeds)" in told and "power" in told
     assert re.search(r"^without .*\n^dropout ", told, re.M) and "Against without: " in told
-    page = (journey.path / "data/report/studies/mine.html").read_text()
+    page = (journey.path / "data/report/studies/dropout.html").read_text()
     assert "Expected and found" in page and "mine_pairs" in page
     # one seed more trains two models, and nothing else
     journey.write(name, smaller.replace("[1, 2]", "[1, 2, 3]"))
-    ran = re.findall(r"^\[(variant@mine-\S+)\] done in", journey.sesame("study", "mine"), re.M)
-    assert sorted(ran) == ["variant@mine-dropout-3", "variant@mine-without-3"]
+    ran = re.findall(r"^\[(variant@dropout-\S+)\] done in", journey.sesame("study", "dropout"), re.M)
+    assert sorted(ran) == ["variant@dropout-dropout-3", "variant@dropout-without-3"]
+    # text that was edited is named, and read again when asked to
+    journey.write("my/0.txt", "one line more .\n\n" + (journey.path / "my/0.txt").read_text())
+    assert "my/0.txt was written after corpus@mine had read it: `sesame run --recheck`" in journey.sesame(*run.split()[1:])
+    assert "corpus@mine: done" in (again := journey.sesame("run", "--recheck", *run.split()[2:])) and "had read it" not in again
 
 
 def follow(lab: Lab, page: str, replaced: dict[str, str]) -> dict[str, str]:

@@ -11,7 +11,9 @@ from components.text.sources.file import SourceFile
 
 
 def found(pattern: str) -> list[str]:
-    """What is at a path or glob. A path that is there is no glob: `text[1].txt` would be `text1.txt`, another file."""
+    """What is at a path or glob, `~` being the user's folder. A path that is there is no glob: `text[1].txt` would be `text1.txt`, another
+    file."""
+    pattern = os.path.expanduser(pattern)
     return [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
 
 

@@ -44,5 +44,5 @@ def lines(file: SourceFile, errors: Literal["strict", "replace"] = "strict") -> 
             except UnicodeDecodeError as error:
                 raise SesameError(
                     f"{file.name}, line {number}: invalid UTF-8 (byte 0x{raw[error.start]:02x} at {error.start}); "
-                    "convert the file, or set `errors: replace` in its reader"
+                    "convert the file (`iconv -f latin1 -t utf-8`), or set `errors: replace` in its reader, which loses these characters"
                 ) from None

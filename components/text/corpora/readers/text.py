@@ -1,6 +1,7 @@
 """Running text in files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from components import params
 from components.text import sources
@@ -8,18 +9,51 @@ from components.text.corpora import Document
 from components.text.corpora.sentences import sentences
 from components.text.sources.text import lines
 
+WRAPPED = 0.3
+"""Share of line ends, within paragraphs, behind which the text goes on with a small letter: text that is broken into lines has most."""
+COUNTED = 100_000
+"""Line ends of a source that are looked at."""
+
 
 def read(source: params.Source, reader: params.TextReader) -> Iterator[Document]:
-    """Yield a document for each file, each group of lines between blank lines, or each line, split into sentences."""
+    """Yield a document for each file, each group of lines between blank lines, or each line, split into sentences.
+
+    Prints a line where the text seems to be broken into lines of one width, and `wrapped` is not set.
+    """
+    ends = goes_on = 0
     for file in sources.open_files(source):
+        texts = (line for _, line in lines(file, reader.errors))
         if reader.document == "line":
-            yield from (sentences(line) for _, line in lines(file, reader.errors))
+            yield from map(sentences, texts)
+            continue
+        documents = []
+        for paragraph in _paragraphs(texts):
+            if ends < COUNTED:
+                ends += max(0, len(paragraph) - 1)
+                goes_on += sum(line.lstrip()[:1].islower() for line in paragraph[1:])
+            whole = [" ".join(paragraph)] if reader.wrapped else paragraph
+            document = list(chain.from_iterable(map(sentences, whole)))
+            if reader.document == "blank_line":
+                yield document
+            else:
+                documents.append(document)
+        if reader.document == "file":
+            yield list(chain.from_iterable(documents))
+    if not reader.wrapped and goes_on > WRAPPED * ends:
+        print(
+            f"{source.shown}: after {goes_on / ends:.0%} of line ends the text goes on with a small letter, so it seems to be broken into "
+            "lines. Each line counts as a sentence now; `wrapped: true` in its reader joins the lines of a paragraph",
+            flush=True,
+        )
+
+
+def _paragraphs(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The lines between blank lines; an empty list between two of these."""
+    paragraph: list[str] = []
+    for line in texts:
+        if line.strip():
+            paragraph.append(line)
         else:
-            document: Document = []
-            for _, line in lines(file, reader.errors):
-                if reader.document == "blank_line" and not line.strip():
-                    yield document
-                    document = []
-                else:
-                    document += sentences(line)
-            yield document
+            yield paragraph
+            paragraph = []
+    yield paragraph

@@ -1,10 +1,11 @@
-"""DVC's graph as an ordered plan. All dependencies come from dvc.yaml; nothing is added here."""
+"""DVC's graph as an ordered plan. All dependencies come from dvc.yaml; nothing is added here. Of a folder that many stages write to, only
+those stages are needed whose part is read."""
 
 import difflib
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from dvc.repo.reproduce import plan_repro
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, ValidationError
 
 from components.core.errors import SesameError
-from components.stages.outputs import committed_metrics, last_metrics
+from components.stages import resolve
+from components.stages.outputs import committed_metrics, last_metrics, read_json
 from pipelines.execution import lockfile
 from pipelines.execution.repository import RESOLVE, STUDIES, free_lock, opened, read_graph
 
@@ -81,6 +83,19 @@ def _stage(stage, graph: networkx.DiGraph) -> Stage:
     return Stage(_name(stage), upstream, stage.desc or "", _meta(stage), stage.relpath, stage.cmd or "", outs)
 
 
+def _read_only(stage: Stage, stages: Mapping[str, Stage]) -> Stage:
+    """A digest without the stages that it does not read of the folders on which it depends: a study of two evaluations needs no third one.
+    Without its resolved settings it keeps them all."""
+    name, _, key = stage.name.partition("@")
+    with suppress(SesameError, LookupError, TypeError):
+        read = read_json(resolve.file_of(name, key))["settings"]["folders"]
+        needed = tuple(each for each in stage.upstream if each == RESOLVE or set(stages[each].outs) & set(read))
+        for each in stage.upstream:  # DVC wants the folders to be there, even where nothing of one is read
+            Path(stages[each].outs[0]).parent.mkdir(parents=True, exist_ok=True)
+        return replace(stage, upstream=needed)
+    return stage
+
+
 def plan(targets: Sequence[str] = ()) -> list[Stage]:
     """The stages to build `targets` and all that they need, each after what it depends on; without targets all of dvc.yaml.
 
@@ -97,6 +112,7 @@ def plan(targets: Sequence[str] = ()) -> list[Stage]:
     for stage in declared:
         if stages[stage.name] is not stage:
             raise SesameError(f"{stage.file} and {stages[stage.name].file} both have a stage {stage.name}; rename one")
+    stages = {name: _read_only(stage, stages) if stage.is_digest else stage for name, stage in stages.items()}
     downstream = networkx.DiGraph((u, stage.name) for stage in stages.values() for u in stage.upstream)
     downstream.add_nodes_from(stages)
     wanted = _select(stages, targets)

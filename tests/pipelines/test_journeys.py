@@ -429,6 +429,8 @@ def test_the_tutorial_from_own_text_to_a_finding(journey):
     told = journey.sesame(*run.split()[1:])
     assert re.search(r"train: \d+ documents", told) and re.search(r"[\d,]+ pairs", told)
     told = journey.sesame("study", "dropout")
+    ran = set(re.findall(r"^\[(\S+)\] done in", told, re.M))
+    assert not {each for each in ran if each.startswith(("task@", "evaluation@", "corpus@", "mix@"))}, "what the study does not read"
     assert "Does dropout help a model that reads each text once? (2 seeds)" in told and "power" in told
     assert re.search(r"^without .*\n^dropout ", told, re.M) and "Against without: " in told
     page = (journey.path / "data/report/studies/dropout.html").read_text()

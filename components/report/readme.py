@@ -134,7 +134,7 @@ def evaluations() -> str:
         gain = interval(row, "difference", "low", "high", "+")
         about = [row["evaluation"], row["model"], row["pretrainings"], f"{float(row['items']):,.0f}"]
         body.append([*about, right, random, gain, row["verdict"], cell(row, "bigram")])
-    head = ["evaluation", "model", "seeds", "pairs", "right ± error", "random weights", "gain", "verdict", "bigram"]
+    head = ["evaluation", "model", "seeds", "pairs", "right ± error", "random weights", "gain over random weights", "verdict", "bigram"]
     return table(head, body)
 
 
@@ -184,7 +184,7 @@ def sentence_probes() -> str:
         ]
         for row in rows("sentence_probes", RESULTS) if row["group"] == "all"
     ]  # fmt: skip
-    head = ["task", "model", "measure", "score ± error", "random weights", "gain", "verdict", "bag of words", "by layer"]
+    head = ["task", "model", "measure", "score ± error", "random weights", "gain over random weights", "verdict", "bag of words", "by layer"]
     return table(head, body)
 
 

@@ -184,7 +184,8 @@ def sentence_probes() -> str:
         ]
         for row in rows("sentence_probes", RESULTS) if row["group"] == "all"
     ]  # fmt: skip
-    head = ["task", "model", "measure", "score ± error", "random weights", "gain over random weights", "verdict", "bag of words", "by layer"]
+    compared = ["random weights", "gain over random weights", "verdict", "bag of words"]
+    head = ["task", "model", "measure", "score ± error", *compared, "by layer"]
     return table(head, body)
 
 

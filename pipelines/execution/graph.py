@@ -90,8 +90,6 @@ def _read_only(stage: Stage, stages: Mapping[str, Stage]) -> Stage:
     with suppress(SesameError, LookupError, TypeError):
         read = read_json(resolve.file_of(name, key))["settings"]["folders"]
         needed = tuple(each for each in stage.upstream if each == RESOLVE or set(stages[each].outs) & set(read))
-        for each in stage.upstream:  # DVC wants the folders to be there, even where nothing of one is read
-            Path(stages[each].outs[0]).parent.mkdir(parents=True, exist_ok=True)
         return replace(stage, upstream=needed)
     return stage
 

@@ -83,15 +83,14 @@ def _stage(stage, graph: networkx.DiGraph) -> Stage:
     return Stage(_name(stage), upstream, stage.desc or "", _meta(stage), stage.relpath, stage.cmd or "", outs)
 
 
-def _read_only(stage: Stage, stages: Mapping[str, Stage]) -> Stage:
-    """A digest without the stages that it does not read of the folders on which it depends: a study of two evaluations needs no third one.
-    Without its resolved settings it keeps them all."""
-    name, _, key = stage.name.partition("@")
-    with suppress(SesameError, LookupError, TypeError):
-        read = read_json(resolve.file_of(name, key))["settings"]["folders"]
-        needed = tuple(each for each in stage.upstream if each == RESOLVE or set(stages[each].outs) & set(read))
-        return replace(stage, upstream=needed)
-    return stage
+def _needed(stage: Stage, stages: Mapping[str, Stage]) -> tuple[str, ...]:
+    """The stages that one needs: all before it, of a digest only those whose outputs it reads. So a study of two evaluations needs no third
+    one. Without its resolved settings a digest needs all."""
+    if stage.is_digest:
+        with suppress(SesameError, LookupError, TypeError):
+            read = read_json(resolve.file_of(*stage.name.split("@")))["settings"]["folders"]
+            return tuple(each for each in stage.upstream if each == RESOLVE or set(stages[each].outs) & set(read))
+    return stage.upstream
 
 
 def plan(targets: Sequence[str] = ()) -> list[Stage]:
@@ -110,11 +109,14 @@ def plan(targets: Sequence[str] = ()) -> list[Stage]:
     for stage in declared:
         if stages[stage.name] is not stage:
             raise SesameError(f"{stage.file} and {stages[stage.name].file} both have a stage {stage.name}; rename one")
-    stages = {name: _read_only(stage, stages) if stage.is_digest else stage for name, stage in stages.items()}
+    needs = networkx.DiGraph((u, stage.name) for stage in stages.values() for u in _needed(stage, stages))
+    needs.add_nodes_from(stages)
+    wanted = _select(stages, targets)
+    built = wanted.union(*(networkx.ancestors(needs, name) for name in wanted))
+    # a digest waits for whatever of the plan writes to its folders: while one writes there, DVC lets no other read
+    stages = {name: replace(stages[name], upstream=tuple(u for u in stages[name].upstream if u in built)) for name in built}
     downstream = networkx.DiGraph((u, stage.name) for stage in stages.values() for u in stage.upstream)
     downstream.add_nodes_from(stages)
-    wanted = _select(stages, targets)
-    downstream = downstream.subgraph(wanted.union(*(networkx.ancestors(downstream, name) for name in wanted)))
     chain: dict[str, int] = {}
     committed = committed_metrics()
     for name in reversed(list(networkx.topological_sort(downstream))):

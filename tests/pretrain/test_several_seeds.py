@@ -59,7 +59,7 @@ def test_evaluations_ask_all_pretrainings_and_each_seed_of_a_tuning_has_its_own(
         evaluate={"models": ["gpt"], "evaluations": ["pairs"], "twins": [1, 2]},
     )
     raw["models"]["gpt"] |= {"pretrainings": 2}
-    raw["finetune"] |= {"seeds": [1, 2, 3]}
+    raw["finetune"] |= {"seeds": [1, 2]}
     Path("params.yaml").write_text(json.dumps(raw))
     ran("pretrain", "gpt")
     ran("evaluations", "pairs")
@@ -82,7 +82,7 @@ def test_evaluations_ask_all_pretrainings_and_each_seed_of_a_tuning_has_its_own(
     def of(lines: str, seed: int) -> list[str]:
         return [line for line in lines.splitlines() if json.loads(line)["seed"] == seed and json.loads(line)["init"] == "pretrained"]
 
-    assert of(before, 1) == of(after, 1) and of(before, 3) == of(after, 3) and of(before, 2) != of(after, 2)
+    assert of(before, 1) == of(after, 1) and of(before, 2) != of(after, 2)
 
 
 def test_a_sweep_over_seeds_trains_none_twice_and_studies_have_their_own():

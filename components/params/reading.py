@@ -168,36 +168,29 @@ def _names_of_studies(raw: dict[str, Any], studies: dict[str, Any], file: str | 
     return names
 
 
-def _too_deep(text: str) -> int | None:
-    """The line where a file is nested beyond all sense. Raises YAMLError for what is not YAML."""
-    depth = 0
-    for event in YAML(typ="safe").parse(text):
-        depth += isinstance(event, MappingStartEvent | SequenceStartEvent) - isinstance(event, MappingEndEvent | SequenceEndEvent)
-        if depth > DEEPEST:
-            return event.start_mark.line + 1
-    return None
-
-
-def _twice(text: str) -> tuple[int, str, int] | None:
-    """A key that a block has twice, between its two lines: after a `<<`, the parser takes the last one without a word. Raises YAMLError for
-    what is not YAML."""
-    blocks: list[dict[str, int] | None] = []  # the keys so far of each open block, with their lines; None of a list
+def _check_blocks(text: str, path: str | Path) -> None:
+    """Raises SesameError where a file is nested beyond all sense, or a block has a key twice: after a `<<`, the parser takes the last one
+    without a word. Raises YAMLError for what is not YAML."""
+    blocks: list[dict[str, ScalarEvent] | None] = []  # the keys so far of each open block; None of a list
     is_key: list[bool] = []  # whether a key comes next, of each
     for event in YAML(typ="safe").parse(text):
         if isinstance(event, MappingEndEvent | SequenceEndEvent):
             blocks.pop(), is_key.pop()
         elif isinstance(event, ScalarEvent | AliasEvent | MappingStartEvent | SequenceStartEvent):
+            line = event.start_mark.line + 1
             if blocks and blocks[-1] is not None:
-                if is_key[-1] and isinstance(event, ScalarEvent):
-                    line = event.start_mark.line + 1
-                    if event.value in blocks[-1]:
-                        return line, event.value, blocks[-1][event.value]
-                    blocks[-1][event.value] = line
+                if is_key[-1] and isinstance(event, ScalarEvent) and blocks[-1].setdefault(event.value, event) is not event:
+                    first = blocks[-1][event.value].start_mark.line + 1
+                    raise SesameError(
+                        f"{path}, line {line}: {plain(event.value)} is there twice, first in line {first}; "
+                        "put what is under the second under the first, or remove one"
+                    )
                 is_key[-1] = not is_key[-1]
             if isinstance(event, MappingStartEvent | SequenceStartEvent):
                 blocks.append({} if isinstance(event, MappingStartEvent) else None)
                 is_key.append(True)
-    return None
+                if len(blocks) > DEEPEST:
+                    raise SesameError(f"{path}, line {line}: nested deeper than {DEEPEST} levels")
 
 
 def _senseless(text: str) -> int | None:
@@ -278,14 +271,7 @@ def parse(content: bytes, path: str | Path) -> Any:
     """What a params file says, unchecked; `path` is for messages. Raises SesameError where it is not YAML."""
     try:
         text = content.decode("utf-8-sig")
-        if (line := _too_deep(text)) is not None:
-            raise SesameError(f"{path}, line {line}: nested deeper than {DEEPEST} levels")
-        if twice := _twice(text):
-            line, key, first = twice
-            raise SesameError(
-                f"{path}, line {line}: {plain(key)} is there twice, first in line {first}; put what is under the second under the first, "
-                "or remove one"
-            )
+        _check_blocks(text, path)
         return YAML(typ="safe").load(text)
     except UnicodeDecodeError as error:
         line, byte = error.object[: error.start].count(10) + 1, error.object[error.start]

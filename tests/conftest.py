@@ -210,6 +210,7 @@ def tiny_params(**changes) -> dict:
         },
         "published_vectors": {},
         "contextual_vectors": {},
+        "word_models": {},
         "alignments": {"again": {
             "source": "one", "target": "two", "dictionary": {"kind": "identical", "train": 30, "test": 8, "min_count": 2},
         }},

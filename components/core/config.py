@@ -90,7 +90,7 @@ class Refers:
 
 
 CORPORA = ("corpora", "mixes")
-MODELS = ("models", "checkpoints", "derived")
+MODELS = ("models", "checkpoints", "derived", "word_models")
 VECTORS = ("vectors", "published_vectors", "contextual_vectors")
 """Sections whose entries are used alike, and written to one folder of data/."""
 CorpusName = Annotated[Name, Refers(CORPORA)]

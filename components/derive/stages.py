@@ -1,4 +1,4 @@
-"""The stages that create models without pre-training: checkpoint, derive."""
+"""The stages that create models without pre-training: checkpoint, derive, word_model."""
 
 from collections.abc import Iterator
 
@@ -40,6 +40,11 @@ def derived_models(p: Params) -> Iterator[Entry]:
             yield Entry("derive", name, (*modules, *model_modules(p, name)), derived.settings())
 
 
+def word_models(p: Params) -> Iterator[Entry]:
+    for name, block in p.word_models.items():
+        yield Entry("word_model", name, ("components.derive.words", family_module("static")), block.settings())
+
+
 def inputs(p: Params) -> Iterator[Inputs]:
     for name, derived in p.derived.items():
         yield Inputs(name, [derived.on] if "/" in derived.on else [f"tasks/{task}" for task in derived.tasks])
@@ -48,4 +53,5 @@ def inputs(p: Params) -> Iterator[Inputs]:
 STAGES = (
     Stage("checkpoint", checkpoints, "models/{0}", section="checkpoints", fetches=True),
     Stage("derive", derived_models, "models/{0}", section="derived", trains="text", inputs=inputs, table=table),
+    Stage("word_model", word_models, "models/{0}", section="word_models"),
 )

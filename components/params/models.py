@@ -22,7 +22,7 @@ from components.core.config import (
 )  # fmt: skip
 from components.params.sources import FilesSource, HubModelSource, PypiSource, UrlSource
 
-ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder")
+ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder", "static")
 """The families: folders of `components.models`. One more is one more folder, and its name here."""
 
 OBJECTIVES = (

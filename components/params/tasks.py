@@ -53,8 +53,11 @@ class TaskTable(Block):
     """Column of the second text; null: there is one text."""
     label: str | int | None = None
     """None in a split without labels."""
+    choices: Annotated[list[str | int], Once, Added(neutral=[])] = []
+    """Choice: the columns of the choices (SWAG: [ending0, ending1, ending2, ending3]), numbered from 0; or one column with a list of them,
+    or with `{"text": [...], "label": [...]}`, their texts and names (ARC, CommonsenseQA). `label` is the number or the name of the right one."""
     label_names: dict[str, str] = {}
-    """Maps the labels in the file to the names of `labels`, where they differ."""
+    """Maps the labels in the file to the names of `labels`, or to the numbers of `choices`, where they differ."""
     drop_labels: list[str] = []
     """Rows with these labels are left out and counted (SNLI's `-`: no majority)."""
     thresholds: list[float] = []
@@ -197,9 +200,9 @@ class Task(Block):
             raise ValueError("give either a table or a reader")
         if self.reader and READ_AS[self.reader] != self.kind:
             raise ValueError(f"reader {self.reader} reads a task of kind {READ_AS[self.reader]}")
-        if self.table and self.kind in ("choice", "extraction", "tagging"):
+        if self.table and self.kind in ("extraction", "tagging"):
             readers = ", ".join(name for name, kind in READ_AS.items() if kind == self.kind)
-            raise ValueError(f"a {self.kind} task has a reader ({readers}), no table")
+            raise ValueError(f"kind {self.kind} has a reader ({readers}), and no table")
         if self.kind in ("classification", "tagging") and len(self.labels) < 2:
             raise ValueError(f"a {self.kind} task names at least two labels")
         if len(set(self.labels)) < len(self.labels):
@@ -259,9 +262,14 @@ class Task(Block):
             return
         if split.labelled and table.label is None:
             raise ValueError(f"{name} is labelled, but its table names no label column")
+        if (self.kind == "choice") != bool(table.choices):
+            wanted = "needs the columns of its choices" if self.kind == "choice" else "has no choices; leave them out"
+            raise ValueError(f"choices of {name}: kind {self.kind} {wanted}")
+        if table.choices and table.text_b is not None:
+            raise ValueError(f"text_b of {name}: the second texts of a choice task are its choices; leave text_b out")
         if table.thresholds and len(table.thresholds) != len(self.labels) - 1:
             raise ValueError(f"{len(self.labels)} labels need {len(self.labels) - 1} thresholds")
-        if unknown := sorted(set(table.label_names.values()) - set(self.labels)):
+        if self.kind != "choice" and (unknown := sorted(set(table.label_names.values()) - set(self.labels))):
             raise ValueError(f"label_names of {name} give {', '.join(unknown)}, not among labels")
 
     def _metric_fits(self, metric: str, name: str, split: TaskSplit) -> None:

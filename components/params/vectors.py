@@ -16,6 +16,7 @@ from components.core.config import (
     Share,
     Size,
     Threads,
+    VectorsName,
 )
 from components.params.sources import Source
 
@@ -160,3 +161,15 @@ class ContextualVectors(Block):
     """Most frequent words that get a vector."""
     tests: list[Intrinsic] = []
     """Tests of English vectors, as in `vectors`."""
+
+
+class WordModel(Block):
+    """Word vectors as a model without layers, for the heads, probes and random twins of pre-trained models.
+
+    A text is cut into words, numbers and single other characters; what has no vector counts as zeros.
+    """
+
+    vectors: VectorsName
+    """The name of an entry of `vectors`, `published_vectors` or `contextual_vectors`."""
+    max_length: Size = 512
+    """Longest input, in words."""

@@ -20,7 +20,7 @@ from components.params.studies import Study
 from components.params.tasks import Task
 from components.params.text import Corpus, Encoding, Mix, TextRun, Tokenizer
 from components.params.tickets import Tickets
-from components.params.vectors import ContextualVectors, PublishedVectors, Vectors
+from components.params.vectors import ContextualVectors, PublishedVectors, Vectors, WordModel
 
 OF_STUDIES = ("studies", "search", "seed_grid", "tickets", "efficiency")
 """Sections of the studies' file. What they name may be declared in either file."""
@@ -101,6 +101,8 @@ class Params(Block):
     """Name -> word vectors from elsewhere."""
     contextual_vectors: dict[Name, ContextualVectors]
     """Name -> word vectors out of a model, by a word's mean over its occurrences."""
+    word_models: dict[Name, WordModel]
+    """Name -> word vectors as a model, for the same tasks and probes as pre-trained models."""
     alignments: dict[Name, Alignment]
     """Name -> two vector spaces, a dictionary, and the methods that bring them together."""
     histories: dict[Name, History]
@@ -157,6 +159,8 @@ class Params(Block):
     def family(self, model: str) -> str:
         """The family of any model."""
         root = self.root(model)
+        if root in self.word_models:
+            return "static"
         return self.models[root].architecture.name if root in self.models else self.checkpoints[root].family
 
     def architecture(self, model: str) -> ArchitectureBlock | None:

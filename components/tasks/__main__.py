@@ -4,8 +4,12 @@ import hashlib
 import math
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from unicodedata import normalize
+
+import numpy as np
 
 from components import params
 from components.core import storage
@@ -60,14 +64,50 @@ def rows(task: params.Task, declared: params.TaskSplit, table: params.TaskTable,
             group = tables.text(place, row, table.group)
         elif table.group_rows is not None:
             group = f"{split}-{number // table.group_rows}"
-        parsed = label(task, table, raw, place) if declared.labelled else None
-        yield place, group, Example(name, text_a, text_b, parsed, group=group if needs_group else None)
+        offered = choices(place, row, table.choices) if table.choices else None
+        parsed = label(task, table, raw, place, offered) if declared.labelled else None
+        yield place, group, Example(name, text_a, text_b, parsed, group=group if needs_group else None, choices=offered)
 
 
-def label(task: params.Task, table: params.TaskTable, raw: str, place: str) -> str | float | list[str]:
-    """Return a label name, a number for regression, or the correct text. Raise SesameError that names place and allowed labels."""
+def choices(place: str, row: tables.Row, columns: list[str | int]) -> dict[str, str]:
+    """Return name -> text of the choices of a row, without empty ones, of which a row may have fewer than the table has columns. Raise
+    SesameError where there are not two."""
+    if len(columns) > 1:
+        texts = [tables.text(place, row, column) for column in columns]
+        names = [str(i) for i in range(len(texts))]
+    else:
+        names, texts = listed(place, columns[0], tables.value(place, row, columns[0]))
+    offered = {name: text.strip() for name, text in zip(names, texts, strict=True) if text.strip()}
+    if len(offered) < 2:
+        raise SesameError(f"{place}: {len(offered)} choices with a text; an example needs two")
+    return offered
+
+
+def listed(place: str, column: str | int, field: Any) -> tuple[list[str], list[str]]:
+    """Return names and texts of the choices in one field: a list of texts, or an object of two lists."""
+    names, texts = (field.get("label"), field.get("text")) if isinstance(field, dict) else (None, field)
+    texts, names = ([*each] if isinstance(each, list | tuple | np.ndarray) else each for each in (texts, names))
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        wanted = 'a list of texts, or {"text": [...], "label": [...]}'
+        raise SesameError(f"{place}: column {column!r} holds no choices, which are {wanted}")
+    names = [str(i) for i in range(len(texts))] if names is None else [str(name) for name in names]
+    if len(names) != len(texts) or len(set(names)) < len(names):
+        raise SesameError(f"{place}: column {column!r} has {len(texts)} choices and {len(set(names))} different names")
+    return names, texts
+
+
+def label(
+    task: params.Task, table: params.TaskTable, raw: str, place: str, offered: Mapping[str, str] | None = None
+) -> str | float | list[str]:  # fmt: skip
+    """Return a label name, a number for regression, the name of the right choice, or the correct text.
+
+    Raise SesameError that names place and allowed labels."""
     if task.kind == "text":
         return [raw.strip()]
+    if offered is not None:
+        if (name := table.label_names.get(raw, raw)) not in offered:
+            raise unknown_label(place, raw, [*offered, *table.label_names])
+        return [name]
     if task.kind == "classification" and not table.thresholds:
         name = table.label_names.get(raw, raw)
         if name not in task.labels:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from components import params
 from components.comparison import price, scaling
 from components.comparison.price import Price, short
+from components.core.config import MODELS
 from components.core.errors import SesameError
 from components.stages import registry
 from components.stages.outputs import last_metrics
@@ -153,7 +154,7 @@ def one(all_params: params.Params, name: str, tokens: float | None, times: float
 
 
 def _models(all_params: params.Params) -> list[str]:
-    return [*all_params.models, *all_params.checkpoints, *all_params.derived]
+    return [name for section in MODELS for name in getattr(all_params, section)]
 
 
 def _prices(all_params: params.Params) -> dict[str, Price]:
@@ -170,8 +171,8 @@ def _last_stages(all_params: params.Params, name: str) -> list[str]:
         f"{entry.stage}@{entry.name}" for stage in registry.stages().values() if stage.scores
         for entry in stage.entries(all_params) if entry.model == name
     ]  # fmt: skip
-    stage = "pretrain" if name in all_params.models else "checkpoint" if name in all_params.checkpoints else "derive"
-    return scored or [f"{stage}@{name}"]
+    [made_by] = [stage.name for stage in registry.stages().values() if stage.makes_model and name in getattr(all_params, stage.section)]
+    return scored or [f"{made_by}@{name}"]
 
 
 def _of_model(all_params: params.Params, name: str, prices: Mapping[str, Price]) -> CostsByGroup:

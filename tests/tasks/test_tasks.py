@@ -97,6 +97,58 @@ def test_thresholds_and_dropped_labels(prepare):
     assert tasks.card("data/tasks/same")["dropped"] == {"train: label -": 1}
 
 
+CHOICE = {"kind": "choice", "labels": [], "metrics": ["accuracy"], "dev": {"share": 0.2}, "test": {"share": 0.2}}
+SWAG = {"format": "csv", "header": True, "text_a": "startphrase", "label": "label", "choices": ["ending0", "ending1", "ending2"]}
+
+
+def test_choices_in_columns(prepare, capsys):
+    """As SWAG has them; a row may have fewer than the table has columns."""
+    rows = "".join(f"Someone opens door {i}. He,walks in.,,leaves.,{2 * (i % 2)}\n" for i in range(40))
+    table = {"train.csv": "startphrase,ending0,ending1,ending2,label\n" + rows}
+    splits = prepare(table, **CHOICE, table=SWAG, train={"source": files("train.csv")})
+    some = splits["train"][:2]
+    assert all(row.choices == {"0": "walks in.", "2": "leaves."} and row.text_b is None for row in some)
+    assert {row.label[0] for row in splits["train"]} == {"0", "2"} and sum(map(len, splits.values())) == 40
+    assert tasks.card("data/tasks/same")["train"]["choices_mean"] == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "label", "names"),
+    [(["a bird", "a tool"], 1, ["0", "1"]), ({"text": ["a bird", "a tool"], "label": ["A", "B"]}, "B", ["A", "B"])],
+)
+def test_choices_in_one_column(prepare, field, label, names):
+    """A list, or the hub's object of ARC and CommonsenseQA."""
+    lines = "".join(json.dumps({"question": f"What is {i}?", "choices": field, "answer": label}) + "\n" for i in range(40))
+    table = {"format": "jsonl", "text_a": "question", "label": "answer", "choices": ["choices"]}
+    splits = prepare({"train.jsonl": lines}, **CHOICE, table=table, train={"source": files("train.jsonl")})
+    assert splits["train"][0].choices == dict(zip(names, ["a bird", "a tool"], strict=True))
+    assert splits["train"][0].label == [names[1]]
+
+
+def test_names_of_right_choices_in_the_file_may_differ(prepare):
+    rows = "".join(f"Door {i},in,on,out,{'AC'[i % 2]}\n" for i in range(40))
+    splits = prepare({"train.csv": "startphrase,ending0,ending1,ending2,label\n" + rows}, **CHOICE,
+                     table=SWAG | {"label_names": {"A": "0", "B": "1", "C": "2"}}, train={"source": files("train.csv")})  # fmt: skip
+    assert {row.label[0] for row in splits["train"]} == {"0", "2"}
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"choices": ["one", " "]}, r"line 1: 1 choices with a text; an example needs two"),
+        ({"choices": "one"}, r"line 1: column 'choices' holds no choices, which are a list of texts"),
+        ({"choices": {"text": ["one", "two"], "label": ["A", "A"]}}, r"line 1: column 'choices' has 2 choices and 1 different names"),
+        ({"choices": ["one", "two"], "answer": 2}, r"line 1: unknown label '2' \(allowed: 0, 1\)"),
+        ({"choices": ["one", "two"], "answer": -1}, r"unknown label '-1' .*is `labelled: false` missing"),
+    ],
+)
+def test_choices_that_are_none_are_one_line(prepare, row, said):
+    table = {"format": "jsonl", "text_a": "question", "label": "answer", "choices": ["choices"]}
+    with pytest.raises(SesameError, match=said):
+        prepare({"train.jsonl": json.dumps({"question": "What?", "answer": 0} | row) + "\n"}, **CHOICE, table=table,
+                train={"source": files("train.jsonl")})  # fmt: skip
+
+
 def test_cola_has_no_header_but_its_test_set_has(prepare):
     train = "gj04\t1\t\tOur friends won't buy it.\ngj04\t0\t*\tWhat did and?\n"
     table = {"format": "tsv", "fields": 4, "text_a": 3, "label": 1, "label_names": {"0": "unacceptable", "1": "acceptable"}}
@@ -215,7 +267,13 @@ SPLIT = {"source": files("pairs.tsv")}
             {"table": {"format": "lines", "pattern": "(?P<t>.*)", "text_a": "t", "label": "l"}},
             "tasks.same.table: label: the pattern has no group named 'l' .it has: t",
         ),
-        ({"kind": "choice", "labels": []}, "tasks.same: a choice task has a reader .copa, record., no table"),
+        ({"kind": "extraction", "labels": []}, "tasks.same: kind extraction has a reader .squad., and no table"),
+        ({"kind": "choice", "labels": []}, "tasks.same: choices of train: kind choice needs the columns of its choices"),
+        ({"table": {**PAIRS, "choices": ["b"]}}, "tasks.same: choices of train: kind classification has no choices"),
+        (
+            {"kind": "choice", "labels": [], "table": {**PAIRS, "choices": ["c", "d"]}},
+            "tasks.same: text_b of train: the second texts of a choice task are its choices",
+        ),
         ({"table": None, "reader": "squad"}, "tasks.same: reader squad reads a task of kind extraction"),
         ({"table": None, "reader": "wic"}, 'tasks.same: the labels of reader wic are ."false", "true".'),
         (

@@ -6,9 +6,9 @@ from pydantic import ConfigDict, Field, model_validator
 
 from components.core.config import Added, Block, Dropout, RunOnly, Size
 
-Reads = Literal["both_sides", "left_to_right", "each_direction", "any_order", "source_then_target", "recurrent"]
+Reads = Literal["both_sides", "left_to_right", "each_direction", "any_order", "source_then_target", "recurrent", "no_context"]
 """The context of a token: both sides; the tokens before it; one model forward and one backward; the tokens before it in a random order;
-the complete source and the target before it; or the recurrent state of the tokens before it."""
+the complete source and the target before it; the recurrent state of the tokens before it; or none."""
 
 
 class ArchitectureBlock(Block):

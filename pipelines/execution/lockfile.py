@@ -126,14 +126,16 @@ def entry(name: str, recorded: Mapping[str, Any]) -> str:
 
 
 def _dvc() -> int:
-    """DVC's command line, whose lock file is written by `write` and whose run cache may be read while another process writes it. DVC
-    holds its repository's lock meanwhile, and worktree runs share the cache under locks of their own."""
+    """DVC's command line, whose lock file is written by `write`, and whose run cache is also asked where a lock file came from another
+    machine, and may be read while another process writes it. DVC holds its repository's lock meanwhile, and worktree runs share the cache
+    under locks of their own."""
     from dvc.cli import main
     from dvc.dvcfile import Lockfile
-    from dvc.stage.cache import StageCache, _get_stage_hash
+    from dvc.stage.cache import RunCacheNotFoundError, StageCache, _get_stage_hash
     from dvc.stage.serialize import to_lockfile
+    from dvc_data.hashfile.hash_info import HashInfo
 
-    as_dvc = Lockfile.dump_stages
+    as_dvc, restored_as_dvc = Lockfile.dump_stages, StageCache.restore
 
     def dump_stages(self: Lockfile, stages, **options) -> None:
         before = read(Path(self.path))
@@ -153,8 +155,18 @@ def _dvc() -> int:
         newest = max(entries, key=lambda path: path.stat().st_mtime, default=None)
         return self._load_cache(key, newest.name) if newest else None
 
+    def restore(self: StageCache, stage, **options) -> None:
+        """Restore a stage's outputs. Where the lock file names those of another machine, which are not in the cache, DVC looks no further
+        and would train anew: after `git pull` or `git checkout dvc.lock`. An own run with the same inputs may be in the run cache."""
+        try:
+            restored_as_dvc(self, stage, **options)
+        except RunCacheNotFoundError:
+            for out in stage.outs:
+                out.hash_info = HashInfo()
+            restored_as_dvc(self, stage, **options)
+
     Lockfile.dump_stages = dump_stages
-    StageCache._load = load
+    StageCache._load, StageCache.restore = load, restore
     return main(sys.argv[1:])
 
 

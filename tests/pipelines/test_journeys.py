@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,18 @@ def test_a_value_and_back_by_sesame_in_a_worktree_and_another_clone(journey, tmp
     edit(elsewhere, change)
     ran, cached = repro(elsewhere, "--pull")
     assert ran <= CHEAP and stages <= cached, "what another machine has made"
+
+
+def test_a_lock_file_of_another_machine_trains_nothing(journey):
+    """As after `git pull`, or `git checkout dvc.lock` to be able to pull: the outputs that it names are not here, but own ones are."""
+    file = journey.path / "dvc.lock"
+    locked = YAML(typ="safe").load(file.read_text())
+    for stage in locked["stages"].values():
+        for out in stage["outs"]:
+            out["md5"] = md5(out["md5"].encode()).hexdigest() + (".dir" if out["md5"].endswith(".dir") else "")
+    YAML(typ="safe").dump(locked, file)
+    assert sesame_ran(journey) <= CHEAP
+    assert "up to date" in dvc(journey, "repro", "--dry")
 
 
 def test_a_fresh_clone_is_missing_its_data_and_nothing_else(journey, tmp_path):

@@ -66,7 +66,7 @@ def test_a_file_that_was_cut_off_is_not_taken_for_good(inside, committed):
         cuts = {*range(0, len(text), 997), *(i + 1 for i, character in enumerate(text) if character == "\n")}
         within = [i for i in sorted(cuts) if len(lockfile.HEAD) < i < len(text) and not lockfile.ENTRY.match(text, i)]
     else:
-        text = lockfile.HEAD + lockfile.entry("a", {"cmd": "x", "deps": [{"path": "in", "hash": "md5", "md5": "0" * 32}]})
+        text = lockfile.HEAD + lockfile.entry("a", {"cmd": "x", "deps": [{"path": "in", "hash": "md5", "md5": "f" * 32}]})
         within = [i for i in range(len(text) - 1) if text[i - 1] != "\n"] + [text.index("      hash"), text.index("      md5")]
     for i in within[:: 1 + len(within) // 100]:
         path.write_text(text[:i])
@@ -83,7 +83,7 @@ def test_a_file_that_was_cut_off_is_not_taken_for_good(inside, committed):
 @pytest.mark.parametrize("name", ["dvc.lock", "studies/dvc.lock"])
 def test_commands_say_so_in_a_line(bare, name):
     bare.stages("  a: {cmd: echo 1 > a.out, outs: [a.out]}\n")
-    entry = lockfile.entry("a", {"cmd": "x", "outs": [{"path": "in", "hash": "md5", "md5": "0" * 32}]})
+    entry = lockfile.entry("a", {"cmd": "x", "outs": [{"path": "in", "hash": "md5", "md5": "f" * 32}]})
     for damaged, said in (
         (lockfile.HEAD + entry[:-3], f"sesame: {name} is cut off after "),
         (
@@ -116,7 +116,7 @@ def test_flow_records_stages_beside_those_of_other_pipelines(inside, form):
 def test_dvc_stopped_while_it_writes_loses_nothing(inside):
     """In place, half of the file would be left, which is good YAML."""
     inside.stages("  a:\n    cmd: echo 1 > a.out\n    outs: [a.out]\n")
-    many = {f"s{i}": lockfile.entry(f"s{i}", {"cmd": "true", "outs": [{"path": f"{i}.out", "md5": "0" * 32}]}) for i in range(400)}
+    many = {f"s{i}": lockfile.entry(f"s{i}", {"cmd": "true", "outs": [{"path": f"{i}.out", "md5": "f" * 32}]}) for i in range(400)}
     lockfile.write(Path("dvc.lock"), many)
     script = "import os, pathlib, pipelines.execution.lockfile as f; pathlib.Path.replace = lambda *_: os._exit(9); f._dvc()"
     stopped = subprocess.run([sys.executable, "-c", script, "repro", "-q"], capture_output=True)
@@ -139,3 +139,20 @@ def test_run_cache_is_read_while_another_process_writes_it(inside):
         Path(path).unlink()
     done = subprocess.run(repro, check=True, capture_output=True, text=True)
     assert "Stage 'a' is cached - skipping run" in done.stdout and unfinished.exists() and Path("a.out").read_text() == "1\n"
+
+
+def test_own_run_is_found_where_the_lock_file_is_of_another_machine(inside):
+    """As after `git pull`: its outputs are not here, and DVC alone runs the stage again."""
+    inside.stages("  a:\n    cmd: echo run >> runs && echo 1 > a.out\n    deps: [in]\n    outs: [a.out]\n").write("in", "1")
+    repro = [sys.executable, "-m", "pipelines.execution.lockfile", "repro"]
+    subprocess.run(repro, check=True, capture_output=True)
+    own = Path("dvc.lock").read_text()
+    [(name, entry)] = lock_entries().items()
+    Path("dvc.lock").write_text(own.replace(entry["outs"][0]["md5"], "f" * 32))
+    done = subprocess.run(repro, check=True, capture_output=True, text=True)
+    assert "Stage 'a' is cached - skipping run" in done.stdout and Path("runs").read_text() == "run\n"
+    assert Path("dvc.lock").read_text() == own and Path("a.out").read_text() == "1\n"
+    Path("dvc.lock").write_text(own.replace(entry["outs"][0]["md5"], "f" * 32))
+    Path("in").write_text("2")
+    subprocess.run(repro, check=True, capture_output=True)
+    assert Path("runs").read_text() == "run\n" * 2, "no run with these inputs"

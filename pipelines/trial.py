@@ -56,6 +56,7 @@ def show() -> None:
         )
     bits, tokens = curve["bits_per_byte"].iloc[-1], int(curve["tokens"].iloc[-1])
     facts = {"tokens": tokens, "bits": bits, "score": score, "random": random, "items": len(answers.values)}
+    facts["bigram"] = answers.figures["references"]["bigram"]
     pages.write(
         PAGE, Path(__file__).with_suffix(".html.j2"), "the first look", curve=Markup(plots.svg(plots.curves(curve))), judged=judged,
         samples=written, model=MODEL, corpus=all_params.encodings[block.encoding].corpus, **facts,
@@ -64,7 +65,7 @@ def show() -> None:
     terminal.table(["right", "wrong", "the model says"], rows)
     terminal.say(
         "{tokens:,} tokens read; {bits:.2f} bits a byte of held-out text; right in {score:.3f} of {items:,} pairs, "
-        "from random weights in {random:.3f}".format(**facts), "bold",
+        "from random weights in {random:.3f}, by counts of neighbouring words in {bigram:.3f}".format(**facts), "bold",
     )  # fmt: skip
     for own in written:
         terminal.say(f"  {own['prompt']}  ->  {own['output']}")

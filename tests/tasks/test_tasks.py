@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
+import datasets
 import pytest
+from ruamel.yaml import YAML
 
 from components import params, tasks
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.tasks import __main__ as stage_of_tasks
+from pipelines import profiles
 from tests.conftest import tiny_params
 
 PAIRS = {"format": "tsv", "header": True, "text_a": "a", "text_b": "b", "label": "label"}
@@ -123,6 +126,23 @@ def test_choices_in_one_column(prepare, field, label, names):
     splits = prepare({"train.jsonl": lines}, **CHOICE, table=table, train={"source": files("train.jsonl")})
     assert splits["train"][0].choices == dict(zip(names, ["a bird", "a tool"], strict=True))
     assert splits["train"][0].label == [names[1]]
+
+
+def test_choices_of_the_hub(prepare, tmp_path, monkeypatch):
+    """Rows as the hub has them: SWAG's label is a class, CommonsenseQA's choices are lists of an object. The profile's tables read them."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    declared = YAML(typ="safe").load(Path(profiles.__file__).with_name("other.yaml"))["tasks"]
+    swag = [{"startphrase": f"Someone opens {i}.", **{f"ending{n}": f"ends {n}" for n in range(4)}, "label": i % 4} for i in range(40)]
+    quiz = [{"id": f"{i}", "question": f"Where is {i}?", "choices": {"label": ["A", "B"], "text": ["here", "there"]}, "answerKey": "AB"[i % 2]}
+            for i in range(40)]  # fmt: skip
+    for name, rows, names in (("swag", swag, "0123"), ("commonsense_qa", quiz, "AB")):
+        dataset = datasets.Dataset.from_list(rows)
+        dataset = dataset.cast_column("label", datasets.ClassLabel(names=["0", "1", "2", "3"])) if name == "swag" else dataset
+        (tmp_path / name).mkdir()
+        dataset.to_parquet(str(tmp_path / name / "train-00000-of-00001.parquet"))
+        source = {"source": {"kind": "hub", "path": str(tmp_path / name)}}
+        splits = prepare({}, **CHOICE, table=declared[name]["table"], train=source)
+        assert {row.label[0] for row in splits["train"]} == {*names} == {*splits["train"][0].choices}
 
 
 def test_names_of_right_choices_in_the_file_may_differ(prepare):

@@ -13,6 +13,8 @@ import networkx
 from dvc.dependency import ParamsDependency
 from dvc.repo import Repo, lock_repo
 from dvc.repo.reproduce import plan_repro
+from dvc_data.hashfile.hash_info import HashInfo
+from dvc_data.hashfile.meta import Meta as FileMeta
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, ValidationError
 
 from components.core.errors import SesameError
@@ -21,6 +23,8 @@ from components.stages.outputs import committed_metrics, last_metrics, read_json
 from pipelines.execution import lockfile
 from pipelines.execution.repository import RESOLVE, STUDIES, free_lock, opened, read_graph
 
+IN_CACHE = "in the cache"
+"""The state of a stage whose results an earlier run has left in DVC's cache."""
 LIGHT, HEAVY = 10, 100
 """Seconds of a stage, and of one that claims a resource, where none was run: for the longest chain alone."""
 
@@ -219,11 +223,13 @@ def _differs(stage, written: Mapping[str, Any]) -> bool:
 def states(plan: Sequence[Stage], forced: Collection[str] = (), away: bool = False) -> dict[str, str]:
     """What a run would do with each stage of a plan.
 
-    `unchanged`; `to run` if the stage itself differs from its last run (or is `forced`); `may run` if only a stage that it
-    needs will run: it is skipped if the outputs of that one come out the same. If stages run `away` (on other machines),
-    the lock file alone says what data exist. Not to be called while stages run.
+    `unchanged`; `in the cache` if an earlier run had the same inputs, and its outputs are still there; `to run` if the stage itself differs
+    from its last run (or is `forced`); `may run` if only a stage that it needs will run: it is skipped if the outputs of that one come out
+    the same. If stages run `away` (on other machines), the lock file alone says what data exist. Not to be called while stages run.
     """
     states: dict[str, str] = {}
+    expected: dict[str, HashInfo] = {}  # path of an output -> what it will be, if that is known
+    unknown: list[str] = []  # paths of the outputs of which only a run can tell
     with opened() as repo, lock_repo(repo):
         free_lock(repo)
         stages = {_name(stage): stage for stage in read_graph(repo, studies=any(stage.file == STUDIES for stage in plan))}
@@ -232,11 +238,33 @@ def states(plan: Sequence[Stage], forced: Collection[str] = (), away: bool = Fal
             # `resolve` is up to date already, and each stage depends on its entry alone
             needed = [name for name in stage.upstream if name != RESOLVE]
             declared = stages[stage.name]
-            if stage.name in forced or (_differs(declared, written) if away else declared.changed()):
-                states[stage.name] = "to run"
+            differs = stage.name in forced or (_differs(declared, written) if away else declared.changed())
+            if not differs and all(states.get(name) == "unchanged" for name in needed):
+                states[stage.name] = "unchanged"
+                expected |= {out.fs_path: out.hash_info for out in declared.outs}
+            elif not away and stage.name not in forced and (outs := _in_run_cache(repo, declared, expected, unknown)):
+                states[stage.name] = IN_CACHE
+                expected |= outs
             else:
-                states[stage.name] = "unchanged" if all(states.get(name) == "unchanged" for name in needed) else "may run"
+                states[stage.name] = "to run" if differs else "may run"
+                unknown += [out.fs_path for out in declared.outs if stage.name != RESOLVE]
     return states
+
+
+def _in_run_cache(repo: Repo, stage, expected: Mapping[str, HashInfo], unknown: Collection[str]) -> dict[str, HashInfo]:
+    """Path -> content of the outputs of an earlier run with the inputs that a stage will have; empty without one whose outputs are in the
+    cache, and where an input is unknown."""
+    for dep in stage.deps:
+        if any(path == dep.fs_path or path.startswith(f"{dep.fs_path}/") or dep.fs_path.startswith(f"{path}/") for path in unknown):
+            return {}
+        if dep.fs_path not in expected and not dep.exists:
+            return {}
+        dep.hash_info = expected[dep.fs_path] if dep.fs_path in expected else dep.get_hash()
+        dep.meta = FileMeta()  # that of the lock file has a hash of its own
+    if not (run := lockfile.newest_run(repo.stage_cache, stage)):
+        return {}
+    kept = repo.stage_cache._create_stage(run, wdir=stage.wdir)
+    return {out.fs_path: out.hash_info for out in kept.outs} if kept.outs_cached() else {}
 
 
 def unchanged(plan: Sequence[Stage]) -> set[str]:

@@ -125,13 +125,27 @@ def entry(name: str, recorded: Mapping[str, Any]) -> str:
     return dumps_yaml({"stages": {name: recorded}}).partition("\n")[2]
 
 
+def newest_run(cache, stage) -> dict[str, Any] | None:
+    """The newest entry of DVC's run cache with the inputs of a stage, as in a lock file; None without one. DVC also takes the file that
+    another process is about to write, and removes it as corrupted."""
+    from dvc.stage.cache import _get_cache_hash
+    from dvc.stage.serialize import to_single_stage_lockfile
+
+    if not (stage.cmd and stage.deps and stage.outs) or stage.always_changed:
+        return None
+    key = _get_cache_hash(to_single_stage_lockfile(stage), key=True)
+    entries = [path for path in Path(cache._get_cache_dir(key)).glob("*") if path.suffix != ".tmp"]
+    newest = max(entries, key=lambda path: path.stat().st_mtime, default=None)
+    return cache._load_cache(key, newest.name) if newest else None
+
+
 def _dvc() -> int:
     """DVC's command line, whose lock file is written by `write`, and whose run cache is also asked where a lock file came from another
     machine, and may be read while another process writes it. DVC holds its repository's lock meanwhile, and worktree runs share the cache
     under locks of their own."""
     from dvc.cli import main
     from dvc.dvcfile import Lockfile
-    from dvc.stage.cache import RunCacheNotFoundError, StageCache, _get_stage_hash
+    from dvc.stage.cache import RunCacheNotFoundError, StageCache
     from dvc.stage.serialize import to_lockfile
     from dvc_data.hashfile.hash_info import HashInfo
 
@@ -147,14 +161,6 @@ def _dvc() -> int:
             write(Path(self.path), before | new)
             self.repo.scm_context.track_file(self.relpath)
 
-    def load(self: StageCache, stage) -> dict[str, Any] | None:
-        """The newest entry of a stage. DVC also takes the file that another process is about to write, and removes it as corrupted."""
-        if not (key := _get_stage_hash(stage)):
-            return None
-        entries = [path for path in Path(self._get_cache_dir(key)).glob("*") if path.suffix != ".tmp"]
-        newest = max(entries, key=lambda path: path.stat().st_mtime, default=None)
-        return self._load_cache(key, newest.name) if newest else None
-
     def restore(self: StageCache, stage, **options) -> None:
         """Restore a stage's outputs. Where the lock file names those of another machine, which are not in the cache, DVC looks no further
         and would train anew: after `git pull` or `git checkout dvc.lock`. An own run with the same inputs may be in the run cache."""
@@ -166,7 +172,7 @@ def _dvc() -> int:
             restored_as_dvc(self, stage, **options)
 
     Lockfile.dump_stages = dump_stages
-    StageCache._load, StageCache.restore = load, restore
+    StageCache._load, StageCache.restore = newest_run, restore
     return main(sys.argv[1:])
 
 

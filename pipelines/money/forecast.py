@@ -78,8 +78,9 @@ class Forecast:
     def summary(self) -> str:
         """The forecast in one line."""
         count, known = Counter(self.states.values()), Counter(estimate.source for estimate in self.estimates.values())
+        cached = f"{count[graph.IN_CACHE]} from the cache of earlier runs"
         if not self.estimates:
-            return f"{number(len(self.plan), 'stage')}, all unchanged"
+            return f"{number(len(self.plan), 'stage')}, " + (f"{cached}, the others unchanged" if count[graph.IN_CACHE] else "all unchanged")
         parts = [f"{number(count['to run'], 'stage')} to run", f"{count['may run']} may run, if their inputs change"]
         if known.keys() - {""}:
             parts[0] += f", about {duration(self.seconds(['to run']))} on {number(self.jobs, 'job')}"
@@ -96,6 +97,8 @@ class Forecast:
             parts.append(f"no time estimate for {number(known[''], 'stage')}")
         if not count["may run"]:
             del parts[1]
+        if count[graph.IN_CACHE]:
+            parts.insert(1, cached)
         return "; ".join(parts)
 
     def check(self) -> None:
@@ -128,7 +131,7 @@ def default_jobs(all_params: params.Params) -> int:
 
 def forecast(plan: Sequence[graph.Stage], states: Mapping[str, str], all_params: params.Params, jobs: int | None) -> Forecast:
     """The forecast for a run of a plan, given the state of each stage."""
-    names = [name for name, state in states.items() if state != "unchanged"]
+    names = [name for name, state in states.items() if state not in ("unchanged", graph.IN_CACHE)]
     found, files = estimates.of(names, all_params) if names else {}, len(_to_fetch(names, all_params))
     return Forecast(plan, states, found, files, jobs or default_jobs(all_params), partial(slots.asked, all_params))
 

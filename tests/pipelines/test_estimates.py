@@ -1,6 +1,7 @@
 """What a run takes is told before it runs, and what can't fit is refused."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -248,6 +249,33 @@ def test_a_stage_behind_another_may_run(lab):
     assert "1 stage to run" in output and "2 may run, if their inputs change" in output
     lab.write("extra.txt", "b")
     assert "2 stages to run" in lab.sesame("plan")
+
+
+def test_what_an_earlier_run_has_left_takes_no_time(lab):
+    """A value that is taken back: the whole chain comes from the cache, and a run does what the plan says."""
+    lab.stages(CHAIN).write("raw.txt", "a").write("extra.txt", "a")
+    dvc(lab, "repro", "-q")
+    lab.write("raw.txt", "b")
+    lab.stages(CHAIN.replace("echo 1", "cat raw.txt"))
+    dvc(lab, "repro", "-q")
+    lab.stages(CHAIN)
+    lab.write("raw.txt", "a")
+
+    def states() -> dict[str, str]:
+        lines = (line.split("  ") for line in lab.sesame("plan").splitlines()[1:5])
+        return {cells[0].strip(): next(cell.strip() for cell in cells[1:] if cell.strip()) for cells in lines}
+
+    assert states() == {"data": "in the cache", "mid": "in the cache", "end": "in the cache", "side": "unchanged"}
+    assert "4 stages, 3 from the cache of earlier runs, the others unchanged" in lab.sesame("plan")
+    lab.write("extra.txt", "b")
+    assert states() == {"data": "in the cache", "mid": "in the cache", "end": "to run", "side": "unchanged"}
+    assert "1 stage to run" in (said := lab.sesame("plan")) and "2 from the cache of earlier runs" in said
+    ran = lab.sesame("run", "--lines")
+    assert "[end] > " in ran and "[data] > " not in ran and "[mid] > " not in ran
+    assert "all unchanged" in lab.sesame("plan")
+    shutil.rmtree(lab.path / ".dvc/cache/files")
+    lab.write("extra.txt", "a")
+    assert states()["end"] == "to run", "its outputs are gone"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

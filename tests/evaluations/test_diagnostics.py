@@ -64,6 +64,24 @@ def test_formulas_are_read_as_they_are_written():
     assert joined(["The dog", "", "sees", "."]) == ("The dog sees .", [(0, 7), (7, 7), (8, 12), (13, 14)])
 
 
+def test_a_choice_that_is_one_token_with_the_text_before_it_is_not_certain(tokens):
+    """Scored is all from the first token that a choice shares with the text before it, in each candidate of the item: a sum of no tokens
+    would be a probability of 1."""
+    word = max((tokens.decode([i]) for i in range(5, tokens.vocab_size)), key=len)
+    (whole,) = tokens.encode([f"the {word}"])
+    text, choices_given = f"the {word[:3]}[MASK] .", [word[3:], "zz"]
+    item = readers.Item("some", [readers.filled("f", text, choice) for choice in choices_given], 0)
+    assert tokens.decode(whole[-1:]) == word and choices.scored_from(item, tokens) == [3, 3], "with its blank"
+    spans = [[(start, candidate.end)] for start, candidate in zip(choices.scored_from(item, tokens), item.candidates, strict=True)]
+    for name in ("bert", "gpt"):
+        sums = scoring.score_spans(built(name, tokens), tokens, [candidate.text for candidate in item.candidates], spans)
+        assert all(total[0] < -1 for total in sums), name
+    apart = readers.Item("some", [readers.filled("f", "the [MASK] sees", choice) for choice in ("dog", "man")], 0)
+    assert choices.scored_from(apart, tokens) == [4, 4], "a blank before a word is no text before it"
+    roles = readers.Item("some", [readers.continued(context, "dog") for context in ("the man", "the old man")], 0)
+    assert choices.scored_from(roles, tokens) == [8, 12]
+
+
 @pytest.mark.parametrize("name", ["gpt", "bert", "elmo"])
 def test_a_span_has_the_tokens_that_begin_in_it(name, tokens):
     """The parts of a sentence sum to it; of a masked model only they are hidden."""

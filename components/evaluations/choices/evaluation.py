@@ -40,7 +40,9 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     candidates = [candidate for item in items for candidate in item.candidates]
     # left to right, the text after the gap differs in probability, too; a masked model has read it already
     to_end = protocol == "log_probability"
-    spans = [[(candidate.start, len(candidate.text) if to_end else candidate.end)] for candidate in candidates]
+    starts = [start for item in items for start in scored_from(item, tokens)]
+    ends = [len(candidate.text) if to_end else candidate.end for candidate in candidates]
+    spans = [[span] for span in zip(starts, ends, strict=True)]
     sums = np.concatenate(scoring.score_spans(model, tokens, [candidate.text for candidate in candidates], spans, name))
     by_item = np.split(sums, np.cumsum([len(item.candidates) for item in items])[:-1])
     right = np.array([
@@ -56,3 +58,16 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     })  # fmt: skip
     figures = {"references": {"chance": float(np.average(chance, weights=weights))}}
     return check_answers(Answers(protocol, right, groups, weights, table, figures), name)
+
+
+def scored_from(item: Item, tokens: AnyTokenizer) -> list[int]:
+    """For each candidate the first character that is scored: that of its choice, or of the token that the choice shares with the text before
+    it (`un[MASK]` with `happy` is one token where `unhappy` is in the vocabulary). Candidates after the same text are scored from the same
+    character on, since otherwise a shared token would cost one of them what the others get for nothing."""
+    encoded = tokens.encode_offsets([candidate.text for candidate in item.candidates])
+    starts = []
+    for candidate, (_, offsets) in zip(item.candidates, encoded, strict=True):
+        shared = [first for first, last in offsets if first < candidate.start < last and candidate.text[first : candidate.start].strip()]
+        starts.append(min(shared, default=candidate.start))
+    before = {candidate.text[: candidate.start] for candidate in item.candidates}
+    return [min(starts)] * len(starts) if len(before) == 1 else starts

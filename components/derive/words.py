@@ -24,14 +24,18 @@ from components.stages import stage
 from components.text.tokenizer import CLS, MASK, PAD, SEP, SPECIALS, UNK
 from components.text.tokenizer.fast import FILE, SETTINGS, FastTokenizer
 
-PIECES = f"{LETTERS}|[0-9]+|."
-"""What a text is cut into: words as vectors are trained on them, runs of digits, and every other character by itself."""
+PIECES = LETTERS.replace(r"[^\W\d_]", r"[\p{L}\p{Nl}\p{No}]") + "|[0-9]+|."
+"""What a text is cut into: words as vectors are trained on them, runs of digits, and every other character by itself. The regular
+expressions of `tokenizers` count no ² among what Python calls letters."""
+CAPITALS = 0.01
+"""The share of words with a capital from which vectors are taken to be cased: those in small letters may have a few, as `UNK`."""
 
 
 def pipeline(lowercase: bool) -> Fast:
     """A tokenizer without a vocabulary: how a text becomes pieces."""
     tokenizer = Fast(WordLevel({SPECIALS[UNK]: UNK}, unk_token=SPECIALS[UNK]))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])])
+    final_sigma = normalizers.Replace(Regex(r"(?<=\p{L})σ(?!\p{L})"), "ς")  # as Python's `lower` has it, and `Lowercase` has not
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), *([normalizers.Lowercase(), final_sigma] if lowercase else [])])
     pieces = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pieces])
     return tokenizer
@@ -61,7 +65,8 @@ def word_model(all_params: params.Params, name: str, run: Run) -> dict:
     """Save vectors as a model; returns the counts. Raises SesameError where no word is one piece of a text."""
     block = all_params.word_models[name]
     vectors = space.load(Path("data/vectors", block.vectors))
-    tokenizer = pipeline(lowercase=not space.has_capitals(vectors.words))
+    cased = sum(word != word.lower() for word in vectors.words) > CAPITALS * len(vectors.words)
+    tokenizer = pipeline(lowercase=not cased)
     kept = readable(vectors.words, tokenizer)
     if not kept:
         raise SesameError(f"word_models.{name}: none of the {len(vectors.words):,} words of {block.vectors} is a word of a text")

@@ -49,14 +49,16 @@ def contextual_vectors(all_params: params.Params, name: str, run) -> dict:
         for word, vector in embedded(model, tokens, [sentence[0].text for sentence in batch], targets, layer):
             sums = np.zeros((len(words), len(vector)), dtype=np.float32) if sums is None else sums
             sums[row[word.lowered()]] += vector.numpy()
-            seen[row[word.lowered()]] += 1
+            seen[row[word.lowered()]] += bool(vector.any())  # zeros stand for a word that a word model doesn't know
     if sums is None:
         raise SesameError(f"model {settings.model} reads no word of corpus {settings.corpus!r}")
-    read = np.flatnonzero(seen)  # a word without tokens has no vector
+    if not (read := np.flatnonzero(seen)).size:  # a word without tokens has no vector
+        raise SesameError(f"model {settings.model} reads no word of corpus {settings.corpus!r}")
     space = Space([words[i] for i in read], seen[read], sums[read] / seen[read, None])
     save(space, Path("data/vectors", name))
     total = sum(counts.values())
-    print(f"{settings.model}, layer {layer}: {len(space.words)} vectors out of {total} words", flush=True)
+    without = f"; {len(words) - len(read)} words that it can't read have none" if len(read) < len(words) else ""
+    print(f"{settings.model}, layer {layer}: {len(space.words)} vectors out of {total} words{without}", flush=True)
     figures = {"intrinsic": intrinsic.evaluate(space, settings.tests)} if settings.tests else {}
     return {"words": total, "vocabulary": len(space.words), "layer": layer, "cost": {"tokens": total}} | figures
 

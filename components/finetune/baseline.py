@@ -47,7 +47,8 @@ SUPPORTED_KINDS = {
     "decomposable_attention": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
 }  # fmt: skip
 """The kinds of tasks that a baseline supports."""
-WORD = re.compile(words.WORD)
+WORD = re.compile(f"[{words.HAN}{words.OTHERS}]|{words.WORD}")
+"""A word, or a character of a script without blanks between words."""
 PAIRS_ONLY = ("second_text",)
 
 

@@ -121,7 +121,7 @@ class PromptedKind(Kind):
         if self.task.kind == "choice":
             return example.choices[example.label[0]]
         if self.task.kind == "regression":
-            low, high = self.task.range or (0.0, SCORE_STEPS / 10)
+            low, high = self.task.range
             step = (high - low) / SCORE_STEPS
             return f"{low + round((example.label - low) / step) * step:.{max(0, ceil(-log10(step)))}f}"
         return example.label[0]

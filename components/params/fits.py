@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from components.core.config import MODELS
 from components.models.common.config import ArchitectureBlock
 from components.params.derived import Derived
 from components.params.evaluations import Evaluation
@@ -58,9 +59,9 @@ def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe
             what = "max_length and target_length together are" if both else "target_length is"
             raise ValueError(f"{place}: {what} {longest}, more than {model} has room for ({architecture.max_length})")
     if recipe.max_length > architecture.max_length:
+        setting = "max_length" if architecture.name == "static" else "architecture.max_length"
         raise ValueError(
-            f"{place}.max_length {recipe.max_length} is more than the model reads, "
-            f"{model}.architecture.max_length {architecture.max_length}"
+            f"{place}.max_length {recipe.max_length} is more than the model reads, {model}.{setting} {architecture.max_length}"
         )
 
 
@@ -72,6 +73,8 @@ def _task_fits(place: str, name: str, task: Task, recipe: Recipe) -> None:
         raise ValueError(f"{place}.calibrated has no effect: {name} has no labels; leave it out")
     if recipe.method == "early_exit" and task.kind != "classification":
         raise ValueError(f"{place}.method early_exit is for tasks of kind classification, and {name} is of kind {task.kind}")
+    if recipe.method == "text_to_text" and task.kind == "regression" and not task.range:
+        raise ValueError(f"{place}.method text_to_text writes a score as one of 25 steps of the task's range; give tasks.{name}.range")
     if task.kind == "text" and recipe.method not in IN_WORDS:
         raise ValueError(
             f"{place}.method {recipe.method} generates no text, as the task {name} needs; take text_to_text"
@@ -87,10 +90,12 @@ def check(p: Params) -> None:
         _text_fits(p, f"models.{name}", model)
     for name, derived in p.derived.items():
         _derived_fits(p, name, derived)
+    for name in p.word_models:
+        _word_model_fits(p, name)
     uses = [*_uses(p)]
     for use in uses:
         if architecture := use.model and p.architecture(use.model):
-            section = "derived" if use.model in p.derived else "models"
+            section = next(section for section in MODELS if use.model in getattr(p, section))
             _recipe_fits(use.place, f"{section}.{use.model}", architecture, use.recipe)
     _learning_curve_fits(p)
     _seed_grid_fits(p)
@@ -219,6 +224,15 @@ def _has_sentinels(p: Params, place: str, model: Model, objective: Objective) ->
             f"{place}: objective {objective.name} hides up to {most} spans of a row of {length}, and tokenizers.{name} "
             f"has {tokenizer.sentinels} sentinels for them; raise its sentinels"
         )
+
+
+def _word_model_fits(p: Params, name: str) -> None:
+    """Raises ValueError where a model is made of its own vectors in context."""
+    chain = [name]
+    while (root := p.root(chain[-1])) in p.word_models and (vectors := p.word_models[root].vectors) in p.contextual_vectors:
+        chain += [vectors, p.contextual_vectors[vectors].model]
+        if chain[-1] in chain[:-1]:
+            raise ValueError(f"word_models.{name}: is made of itself ({' from '.join(chain)}); name other vectors")
 
 
 def _derived_fits(p: Params, name: str, derived: Derived) -> None:

@@ -78,8 +78,8 @@ class TaskTable(Block):
                 names = regex.compile(self.pattern).groupindex
             except regex.error as error:
                 raise ValueError(f"pattern is not a valid regular expression: {error}") from None
-            for key in ("id", "text_a", "text_b", "label", "group"):
-                column = getattr(self, key)
+            named = [(key, getattr(self, key)) for key in ("id", "text_a", "text_b", "label", "group")]
+            for key, column in [*named, *(("choices", column) for column in self.choices)]:
                 if column is not None and column not in names:
                     raise ValueError(f"{key}: the pattern has no group named {column!r} (it has: {', '.join(names) or 'none'})")
         if self.format not in ("tsv", "csv"):
@@ -90,8 +90,9 @@ class TaskTable(Block):
             raise ValueError("give either group or group_rows")
         if self.max_fields is not None and self.max_fields < (self.fields or 1):
             raise ValueError(f"max_fields {self.max_fields} is less than fields {self.fields}")
-        columns = {"text_a": self.text_a, "text_b": self.text_b, "label": self.label}
-        for (key, column), (other, same) in combinations(columns.items(), 2):
+        columns = [("text_a", self.text_a), ("text_b", self.text_b), ("label", self.label)]
+        columns += [("choices", column) for column in self.choices]
+        for (key, column), (other, same) in combinations(columns, 2):
             if column is not None and column == same:
                 raise ValueError(f"{key} and {other} are both column {column!r}; each is a column of its own")
         return self

@@ -6,6 +6,7 @@ from pydantic import Field, PrivateAttr
 
 from components.core.config import Block, Name, RunOnly, Seed
 from components.models.common.config import ArchitectureBlock
+from components.models.static.config import StaticArchitecture
 from components.params.alignment import Alignment, Groups, History
 from components.params.derived import Derived
 from components.params.efficiency import Efficiency
@@ -168,6 +169,10 @@ class Params(Block):
         if model in self.derived:
             start = self.architecture(self.derived[model].start)
             return start and self.derived[model].by.architecture(start)
+        if model in self.word_models:
+            block = self.word_models[model]
+            size = getattr(self.vectors.get(block.vectors), "vector_size", 1)  # that of vectors from elsewhere stands in their file
+            return StaticArchitecture(name="static", vector_size=size, max_length=block.max_length)
         return self.models[model].architecture if model in self.models else None
 
     @property

@@ -148,9 +148,10 @@ def set_up(config: Model, start: Path | None) -> Setup:
 
     train = build_phases(config, objective, train_text, flops_per_token)
     counts = valid_text.occurrences(tokens.vocab_size)
-    unknown = counts[tokens.unknown] / counts[len(SPECIALS) :].sum()
+    known = counts[len(SPECIALS) :].sum() - (counts[tokens.unknown] if tokens.unknown >= len(SPECIALS) else 0)
+    unknown = counts[tokens.unknown] / (known + counts[tokens.unknown])
     if unknown:
-        print(f"{unknown:.2%} of the tokens of the validation text are unknown: bits per byte do not count their bytes", flush=True)
+        print(f"{unknown:.2%} of the tokens of the validation text are unknown: bits per byte are too low by their bits", flush=True)
     longest = max(train.phases, key=lambda phase: phase.steps or math.inf)
     objective.check(longest.batches, longest.steps)
     if left_out := longest.batches.left_out:

@@ -46,8 +46,8 @@ def structured(task: params.Task, declared: params.TaskSplit, split: str) -> Exa
 
 
 def rows(task: params.Task, declared: params.TaskSplit, table: params.TaskTable, split: str, dropped: Counter) -> Examples:
-    """Yield the examples of a plain table. An example has its group only if a metric evaluates groups."""
-    needs_group = set(GROUPED) & set(declared.metrics or task.metrics)
+    """Yield the examples of a plain table. An example has its group only if a metric evaluates groups, as some of classification do."""
+    needs_group = task.kind == "classification" and set(GROUPED) & set(declared.metrics or task.metrics)
     for number, (place, row) in enumerate(tables.rows(declared.source, table)):
         raw = tables.text(place, row, table.label) if declared.labelled else None
         if raw in table.drop_labels:
@@ -71,7 +71,7 @@ def rows(task: params.Task, declared: params.TaskSplit, table: params.TaskTable,
 
 def choices(place: str, row: tables.Row, columns: list[str | int]) -> dict[str, str]:
     """Return name -> text of the choices of a row, without empty ones, of which a row may have fewer than the table has columns. Raise
-    SesameError where there are not two."""
+    SesameError where there are not two, or two are the same."""
     if len(columns) > 1:
         texts = [tables.text(place, row, column) for column in columns]
         names = [str(i) for i in range(len(texts))]
@@ -80,6 +80,8 @@ def choices(place: str, row: tables.Row, columns: list[str | int]) -> dict[str, 
     offered = {name: text.strip() for name, text in zip(names, texts, strict=True) if text.strip()}
     if len(offered) < 2:
         raise SesameError(f"{place}: {len(offered)} choices with a text; an example needs two")
+    if len(set(offered.values())) < len(offered):
+        raise SesameError(f"{place}: two choices are the same text; leave one out")
     return offered
 
 
@@ -114,7 +116,7 @@ def label(
             raise unknown_label(place, raw, [*task.labels, *table.label_names])
         return name
     try:
-        number = float(raw)
+        number = math.nan if "_" in raw else float(raw)  # Python reads `1_5` as 15
     except ValueError:
         number = math.nan
     if not math.isfinite(number):

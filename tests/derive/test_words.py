@@ -12,7 +12,7 @@ from components import params
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.derive import words
-from components.embeddings import space
+from components.embeddings import contextual, space
 from components.evaluations.sentence_probe.evaluation import mean_vectors
 from components.models import store
 from tests.conftest import ran, run_stage, tiny_params
@@ -55,6 +55,22 @@ def test_capitals_are_kept_where_the_vectors_have_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     _, tokens = store.load(made(["Paris", "paris"]))
     assert tokens.encode(["Paris paris PARIS"]) == [[5, 6, 1]]
+
+
+def test_one_word_in_capitals_makes_no_cased_vectors(tmp_path, monkeypatch):
+    """A row for unknown words is among many published vectors."""
+    monkeypatch.chdir(tmp_path)
+    _, tokens = store.load(made(["UNK", *(f"{first}{second}" for first in "abcdefghijk" for second in "abcdefghijk"), "the"]))
+    assert tokens.decode(tokens.encode(["The AB UNK"])[0]) == "the ab [UNK]"
+
+
+def test_letters_are_those_of_the_vectors(tmp_path, monkeypatch):
+    """Small letters are Python's, with a final sigma, and ² is one of a word's."""
+    monkeypatch.chdir(tmp_path)
+    _, tokens = store.load(made(["οδος", "m²", "co₂", "σοφος"]))
+    assert [tokens.decode([i]) for i in tokens.encode(["ΟΔΟΣ, 3 m² CO₂ Σοφος"])[0]] == ["οδος", "[UNK]", "[UNK]", "m²", "co₂", "σοφος"]
+    for text in ("ΟΔΟΣ ΣΟΦΟΣ", "Σ", "ΑΣ1", "ΑΣ.", "ΣΑΣ"):
+        assert words.pipeline(lowercase=True).normalizer.normalize_str(text) == text.lower()
 
 
 def test_random_twins_have_the_scale_of_the_vectors(tmp_path, monkeypatch):
@@ -110,3 +126,38 @@ def test_a_text_cannot_be_scored_without_context(project):
     ran("evaluations", "bits")
     done = run_stage("components.evaluations.evaluate", "words-bits")
     assert done.returncode == 2 and "words has no log-probability of a text: it reads no_context" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"max_length": 64}, r"finetune\.recipes\.words\.max_length 64 is more than the model reads, word_models\.words\.max_length 32"),
+        ({"method": "bitfit"}, r"method bitfit tunes biases, and word_models\.words\.architecture\.biases is false"),
+        ({"method": "lora"}, r"method lora needs the blocks of a Transformer, and word_models\.words has none"),
+        ({"method": "linear_probe", "layer": 1}, r"layer 1: word_models\.words has 0 \(embedding\) to 0"),
+        ({"method": "text_to_text", "target_length": 4}, r"needs a model that generates text, and word_models\.words does not \(it reads no_context\)"),
+    ],
+)  # fmt: skip
+def test_what_word_vectors_cannot_do_is_said_before_anything_runs(changes, said):
+    raw = tiny_params(word_models={"words": {"vectors": "one", "max_length": 32}})
+    recipe = {"method": "full", "max_length": 32, "learning_rate": 0.003, "epochs": 2, "batch_size": 8} | changes
+    raw["finetune"] |= {"models": ["words"], "recipes": {"words": recipe}}
+    with pytest.raises(SesameError, match=said):
+        params.check(raw)
+
+
+def test_a_model_of_its_own_vectors_is_one_line():
+    raw = tiny_params(word_models={"words": {"vectors": "read"}})
+    raw["contextual_vectors"] = {"read": {"model": "words", "corpus": "base"}}
+    with pytest.raises(SesameError, match=r"word_models\.words: is made of itself \(words from read from words\); name other vectors"):
+        params.check(raw)
+
+
+def test_vectors_in_context_leave_out_words_that_the_model_does_not_know(project, capsys):
+    """Zeros are no vector."""
+    made(["the", "dog", "river"])
+    raw = tiny_params(word_models={"words": {"vectors": "one"}})
+    raw["contextual_vectors"] = {"read": {"model": "words", "corpus": "base", "min_count": 2}}
+    contextual.contextual_vectors(params.check(raw), "read", None)
+    assert sorted(space.load("data/vectors/read").words) == ["dog", "river", "the"]
+    assert "3 vectors out of" in (said := capsys.readouterr().out) and "words that it can't read have none" in said

@@ -141,6 +141,7 @@ def test_published_files_are_read_as_their_papers_say(tmp_path, monkeypatch):
         ({"text": "a [MASK]", "choices": "xy", "answer": 0}, "choices is 'xy'; give a list of texts"),
         ({"text": "a [MASK]", "choices": ["x", "y"], "answer": "x"}, "answer is 'x'; give the number of a choice"),
         ({"text": "a [MASK]", "choices": ["x", "y"]}, "no column 'answer'"),
+        ({"text": "a [MASK]", "choices": ["x", "y"], "answer": 0, "group": "all"}, "group is 'all', which stands for all items"),
     ],
 )
 def test_what_is_no_multiple_choice_is_one_line(row, said, tmp_path, monkeypatch):

@@ -347,6 +347,15 @@ def test_labels_that_can_not_be_told_apart(labels, words, said, tokens):
             build("decoder", tokens, task(labels=labels), recipe(target_length=3))
 
 
+def test_what_two_choices_share_names_neither(tokens):
+    """The same ids, in small letters or cut to the length that is generated: an answer that is none, and is counted."""
+    for choices, length in (({"0": "The dog", "1": "the dog", "2": "a man"}, 16), ({"0": "a man sees", "1": "a man likes", "2": "the dog"}, 3)):
+        _, kind = build("decoder", tokens, task("choice"), recipe(target_length=length))
+        example = Example("1", "who", None, ["0"], choices=choices)
+        ids = {name: kind.answers([text])[0][: kind.longest] for name, text in choices.items()}
+        assert [kind.parse(ids[name], example) in choices for name in choices] == [False, False, True] and kind.invalid == 2
+
+
 def test_an_answer_that_does_not_fit_is_counted_and_labels_that_end_otherwise_are_refused(tokens):
     """In context, where all that is judged of an answer is what there is room for."""
     long = " the old dog sees a river in the morning" * 4
@@ -498,6 +507,9 @@ def test_from_two_files_to_scores(project):
     (lambda raw: raw["finetune"]["recipes"]["t5"].update(method="full", target_length=32)
      or raw["finetune"].update(tasks=["turned"], models=["t5"]),
      "full generates no text, as the task turned needs"),
+    (lambda raw: raw["tasks"]["same"].update(kind="regression", labels=[], metrics=["pearson"])
+     or raw["finetune"].update(tasks=["same"], models=["t5"]),
+     "text_to_text writes a score as one of 25 steps of the task's range; give tasks.same.range"),
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_c}"}), r"unknown field \{text_c\} \(there are: \{text_a\}"),
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "no text"}), "does not contain the example"),
     (lambda raw: raw["tasks"]["same"].update(prompt={"text": "{text_a", "answers": {}}), "write a literal brace twice"),

@@ -156,6 +156,7 @@ def test_names_of_right_choices_in_the_file_may_differ(prepare):
     ("row", "said"),
     [
         ({"choices": ["one", " "]}, r"line 1: 1 choices with a text; an example needs two"),
+        ({"choices": ["one", "one "]}, r"line 1: two choices are the same text; leave one out"),
         ({"choices": "one"}, r"line 1: column 'choices' holds no choices, which are a list of texts"),
         ({"choices": {"text": ["one", "two"], "label": ["A", "A"]}}, r"line 1: column 'choices' has 2 choices and 1 different names"),
         ({"choices": ["one", "two"], "answer": 2}, r"line 1: unknown label '2' \(allowed: 0, 1\)"),
@@ -167,6 +168,21 @@ def test_choices_that_are_none_are_one_line(prepare, row, said):
     with pytest.raises(SesameError, match=said):
         prepare({"train.jsonl": json.dumps({"question": "What?", "answer": 0} | row) + "\n"}, **CHOICE, table=table,
                 train={"source": files("train.jsonl")})  # fmt: skip
+
+
+def test_choices_are_drawn_one_by_one_whatever_metric_judges_them(prepare):
+    """Only classification has metrics that judge rows of one text together."""
+    rows = "".join(f"Which is right?,one {i},two {i},three {i},0\n" for i in range(40))
+    table = {"train.csv": "startphrase,ending0,ending1,ending2,label\n" + rows}
+    own = {"dev": {"source": files("train.csv")}, "test": {"source": files("train.csv")}}
+    splits = prepare(table, **(CHOICE | own | {"metrics": ["accuracy", "exact_match"]}), table=SWAG, train={"source": files("train.csv")})
+    assert all(row.group is None for row in splits["train"]) and len(tasks.subset(splits["train"], 10, 1)) == 10
+
+
+def test_python_numbers_with_underscores_are_no_scores(prepare):
+    score = {"kind": "regression", "labels": [], "metrics": ["pearson"], "train": {"source": files("train.tsv")}}
+    with pytest.raises(SesameError, match=r"train\.tsv, line 2: the label is '1_5', not a number"):
+        prepare({"train.tsv": "a\tb\tlabel\nx\ty\t1_5\n"}, **score)
 
 
 def test_cola_has_no_header_but_its_test_set_has(prepare):
@@ -289,7 +305,15 @@ SPLIT = {"source": files("pairs.tsv")}
         ),
         ({"kind": "extraction", "labels": []}, "tasks.same: kind extraction has a reader .squad., and no table"),
         ({"kind": "choice", "labels": []}, "tasks.same: choices of train: kind choice needs the columns of its choices"),
-        ({"table": {**PAIRS, "choices": ["b"]}}, "tasks.same: choices of train: kind classification has no choices"),
+        ({"table": {**PAIRS, "choices": ["c"]}}, "tasks.same: choices of train: kind classification has no choices"),
+        (
+            {"kind": "choice", "labels": [], "table": {"format": "csv", "text_a": 0, "label": 3, "choices": [1, 2, 3]}},
+            "tasks.same.table: label and choices are both column 3",
+        ),
+        (
+            {"table": {"format": "lines", "pattern": "(?P<t>.*)(?P<l>.)", "text_a": "t", "label": "l", "choices": ["c"]}},
+            "tasks.same.table: choices: the pattern has no group named 'c'",
+        ),
         (
             {"kind": "choice", "labels": [], "table": {**PAIRS, "choices": ["c", "d"]}},
             "tasks.same: text_b of train: the second texts of a choice task are its choices",

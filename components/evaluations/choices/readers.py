@@ -54,7 +54,7 @@ def jsonl(files: Iterable[SourceFile]) -> Iterator[Item]:
         if not isinstance(answer, int) or isinstance(answer, bool):
             raise SesameError(f"{place}: answer is {answer!r}; give the number of a choice, from 0")
         text = tables.text(place, row, "text")
-        group = tables.text(place, row, "group") if "group" in row else "all"
+        group = tables.text(place, row, "group") if "group" in row else "items"
         yield _checked(place, Item(group, [filled(place, text, choice) for choice in choices], answer))
 
 
@@ -146,6 +146,8 @@ def _checked(place: str, item: Item) -> Item:
         raise SesameError(f"{place}: answer {item.answer} of {len(item.candidates)} choices; give two or more, and the index of one")
     if len({candidate.text for candidate in item.candidates}) < len(item.candidates):
         raise SesameError(f"{place}: two choices are the same; leave one out")
+    if item.group == "all":
+        raise SesameError(f"{place}: group is 'all', which stands for all items together; name it otherwise")
     if empty := next((one for one in item.candidates if not one.text[one.start : one.end].strip()), None):
         raise SesameError(f"{place}: a choice of {empty.text[:60]!r} is empty; fill it, or leave it out")
     return item

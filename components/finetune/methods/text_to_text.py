@@ -81,8 +81,9 @@ class TextToTextKind(PromptedKind):
         return text
 
     def names_by_ids(self, texts: Mapping[str, str]) -> dict[tuple[int, ...], str]:
-        """Ids of the texts, cut to the length that is generated -> names."""
-        return dict(zip([tuple(ids[: self.longest]) for ids in self.answers(list(texts.values()))], texts, strict=True))
+        """Ids of the texts, cut to the length that is generated -> names. Ids that two texts share name neither of them."""
+        ids = [tuple(ids[: self.longest]) for ids in self.answers(list(texts.values()))]
+        return {own: name for own, name in zip(ids, texts, strict=True) if ids.count(own) == 1}
 
 
 def _as_written(text: str, passage: str) -> str:

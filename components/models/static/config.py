@@ -1,6 +1,6 @@
 """Settings of word vectors as a model."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from components.core.config import Positive, Size
 from components.models.common.config import ArchitectureBlock
@@ -12,6 +12,7 @@ class StaticArchitecture(ArchitectureBlock):
     reads = "no_context"
     has_separate_layers = False
     has_sublayers = False
+    biases: ClassVar[bool] = False
 
     name: Literal["static"]
     num_layers: Literal[0] = 0

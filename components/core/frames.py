@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pandas as pd
 
-
 NAMES = ("variant", "model", "task", "study", "evaluation", "group", "label")
 """Columns that are text whatever they look like: a variant may be called `015` or `1e3`."""
 

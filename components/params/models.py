@@ -22,7 +22,10 @@ from components.core.config import (
 )  # fmt: skip
 from components.params.sources import FilesSource, HubModelSource, PypiSource, UrlSource
 
-ARCHITECTURES = ("encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder", "static")
+ARCHITECTURES = (
+    "encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder",
+    "static",
+)  # fmt: skip
 """The families: folders of `components.models`. One more is one more folder, and its name here."""
 
 OBJECTIVES = (

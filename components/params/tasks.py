@@ -54,8 +54,9 @@ class TaskTable(Block):
     label: str | int | None = None
     """None in a split without labels."""
     choices: Annotated[list[str | int], Once, Added(neutral=[])] = []
-    """Choice: the columns of the choices (SWAG: [ending0, ending1, ending2, ending3]), numbered from 0; or one column with a list of them,
-    or with `{"text": [...], "label": [...]}`, their texts and names (ARC, CommonsenseQA). `label` is the number or the name of the right one."""
+    """Choice: the columns of the choices, numbered from 0 (SWAG: [ending0, ending1, ending2, ending3]); or one column
+    with a list of them, or with `{"text": [...], "label": [...]}`, their texts and names (ARC, CommonsenseQA). `label`
+    is the number or the name of the right one."""
     label_names: dict[str, str] = {}
     """Maps the labels in the file to the names of `labels`, or to the numbers of `choices`, where they differ."""
     drop_labels: list[str] = []

@@ -80,7 +80,8 @@ class Forecast:
         count, known = Counter(self.states.values()), Counter(estimate.source for estimate in self.estimates.values())
         cached = f"{count[graph.IN_CACHE]} from the cache of earlier runs"
         if not self.estimates:
-            return f"{number(len(self.plan), 'stage')}, " + (f"{cached}, the others unchanged" if count[graph.IN_CACHE] else "all unchanged")
+            rest = f"{cached}, the others unchanged" if count[graph.IN_CACHE] else "all unchanged"
+            return f"{number(len(self.plan), 'stage')}, {rest}"
         parts = [f"{number(count['to run'], 'stage')} to run", f"{count['may run']} may run, if their inputs change"]
         if known.keys() - {""}:
             parts[0] += f", about {duration(self.seconds(['to run']))} on {number(self.jobs, 'job')}"

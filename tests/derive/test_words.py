@@ -99,7 +99,8 @@ def test_tasks_and_probes_of_pre_trained_models(project):
     methods = ("features", "mix", "decomposable_attention", "linear_probe")
     raw["adapt"] = {"models": ["words"], "methods": list(methods), "tasks": ["same"],
                     "recipes": {method: {**recipe, "method": method} for method in methods}}  # fmt: skip
-    raw["evaluations"] = {"same_probe": {"kind": "sentence_probe", "corpus": "tiny", "task": "same", "train_examples": 60, "test_examples": 30}}
+    probe = {"kind": "sentence_probe", "corpus": "tiny", "task": "same", "train_examples": 60, "test_examples": 30}
+    raw["evaluations"] = {"same_probe": probe}
     raw["evaluate"] = {"models": ["words"], "evaluations": ["same_probe"], "twins": [1, 2]}
     raw["studies"] = {}
     YAML().dump(raw, Path("params.yaml"))
@@ -131,11 +132,11 @@ def test_a_text_cannot_be_scored_without_context(project):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"max_length": 64}, r"finetune\.recipes\.words\.max_length 64 is more than the model reads, word_models\.words\.max_length 32"),
+        ({"max_length": 64}, r"words\.max_length 64 is more than the model reads, word_models\.words\.max_length 32"),
         ({"method": "bitfit"}, r"method bitfit tunes biases, and word_models\.words\.architecture\.biases is false"),
         ({"method": "lora"}, r"method lora needs the blocks of a Transformer, and word_models\.words has none"),
         ({"method": "linear_probe", "layer": 1}, r"layer 1: word_models\.words has 0 \(embedding\) to 0"),
-        ({"method": "text_to_text", "target_length": 4}, r"needs a model that generates text, and word_models\.words does not \(it reads no_context\)"),
+        ({"method": "text_to_text", "target_length": 4}, r"needs a model that generates text, and word_models\.words does not"),
     ],
 )  # fmt: skip
 def test_what_word_vectors_cannot_do_is_said_before_anything_runs(changes, said):

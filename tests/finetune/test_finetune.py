@@ -460,9 +460,10 @@ def test_baselines_use_the_same_examples(project):
 
 
 def test_bags_of_words_are_of_characters_where_words_have_no_blanks():
-    texts = [f"{'这个电影很' if i % 3 else '我觉得那里'}{'好' if i % 2 else '坏'}{'但是票很贵' if i % 5 else '也不太长'}" for i in range(60)]
+    texts = [("这个电影很" if i % 3 else "我觉得那里") + "坏好"[i % 2] + ("但是票很贵" if i % 5 else "也不太长") for i in range(60)]
     rows = [Example(str(i), text, None, ("no", "yes")[i % 2]) for i, text in enumerate(texts)]
-    fitted = baseline.linear("logistic_regression", params.check(tiny_params()).tasks["same"], {"train": rows[:40], "test": rows[40:]}, False)
+    task, splits = params.check(tiny_params()).tasks["same"], {"train": rows[:40], "test": rows[40:]}
+    fitted = baseline.linear("logistic_regression", task, splits, pair=False)
     assert fitted.predictions[0]["test"] == [row.label for row in rows[40:]]
 
 

@@ -349,7 +349,8 @@ def test_labels_that_can_not_be_told_apart(labels, words, said, tokens):
 
 def test_what_two_choices_share_names_neither(tokens):
     """The same ids, in small letters or cut to the length that is generated: an answer that is none, and is counted."""
-    for choices, length in (({"0": "The dog", "1": "the dog", "2": "a man"}, 16), ({"0": "a man sees", "1": "a man likes", "2": "the dog"}, 3)):
+    small_letters, cut = {"0": "The dog", "1": "the dog", "2": "a man"}, {"0": "a man sees", "1": "a man likes", "2": "the dog"}
+    for choices, length in ((small_letters, 16), (cut, 3)):
         _, kind = build("decoder", tokens, task("choice"), recipe(target_length=length))
         example = Example("1", "who", None, ["0"], choices=choices)
         ids = {name: kind.answers([text])[0][: kind.longest] for name, text in choices.items()}

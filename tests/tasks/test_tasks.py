@@ -133,8 +133,8 @@ def test_choices_of_the_hub(prepare, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     declared = YAML(typ="safe").load(Path(profiles.__file__).with_name("other.yaml"))["tasks"]
     swag = [{"startphrase": f"Someone opens {i}.", **{f"ending{n}": f"ends {n}" for n in range(4)}, "label": i % 4} for i in range(40)]
-    quiz = [{"id": f"{i}", "question": f"Where is {i}?", "choices": {"label": ["A", "B"], "text": ["here", "there"]}, "answerKey": "AB"[i % 2]}
-            for i in range(40)]  # fmt: skip
+    places = {"label": ["A", "B"], "text": ["here", "there"]}
+    quiz = [{"id": f"{i}", "question": f"Where is {i}?", "choices": places, "answerKey": "AB"[i % 2]} for i in range(40)]
     for name, rows, names in (("swag", swag, "0123"), ("commonsense_qa", quiz, "AB")):
         dataset = datasets.Dataset.from_list(rows)
         dataset = dataset.cast_column("label", datasets.ClassLabel(names=["0", "1", "2", "3"])) if name == "swag" else dataset

@@ -61,13 +61,14 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
 
 
 def scored_from(item: Item, tokens: AnyTokenizer) -> list[int]:
-    """For each candidate the first character that is scored: that of its choice, or of the token that the choice shares with the text before
-    it (`un[MASK]` with `happy` is one token where `unhappy` is in the vocabulary). Candidates after the same text are scored from the same
-    character on, since otherwise a shared token would cost one of them what the others get for nothing."""
+    """For each candidate the first character that is scored: that of its choice, or of the token that the choice shares
+    with the text before it (`un[MASK]` with `happy` is one token where `unhappy` is in the vocabulary). Candidates after
+    the same text are scored from the same character on: otherwise one would pay for a token that is free for others."""
     encoded = tokens.encode_offsets([candidate.text for candidate in item.candidates])
     starts = []
     for candidate, (_, offsets) in zip(item.candidates, encoded, strict=True):
-        shared = [first for first, last in offsets if first < candidate.start < last and candidate.text[first : candidate.start].strip()]
-        starts.append(min(shared, default=candidate.start))
+        text, start = candidate.text, candidate.start
+        shared = [first for first, last in offsets if first < start < last and text[first:start].strip()]
+        starts.append(min(shared, default=start))
     before = {candidate.text[: candidate.start] for candidate in item.candidates}
     return [min(starts)] * len(starts) if len(before) == 1 else starts

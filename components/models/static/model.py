@@ -9,7 +9,7 @@ from components.text.tokenizer import SPECIALS, Tokenizer
 
 
 class Static(LanguageModel):
-    """Maps each word to its vector. Special tokens and unknown words have a vector of zeros, which stays zero while the others are tuned."""
+    """Maps each word to its vector. Special tokens and unknown words have zeros, also while the others are tuned."""
 
     embeddings = frozenset({"token_embedding"})
 

@@ -36,12 +36,16 @@ class Size:
     flops: float
     """Of forward and backward, per token."""
     activation_bytes: float
-    """Activations of a sequence that are stored for the backward pass, in 32 bit, without attention's matrices: fused
-    attention stores none."""
+    """Activations of a sequence that are stored for the backward pass, in 32 bit. Of attention these are queries, keys, values and
+    outputs: fused attention stores no matrices."""
+    largest_bytes: float
+    """The largest matrix of weights, in 32 bit."""
 
     def memory(self, sequences: float, shards: int, precision: str) -> float:
-        """Return the bytes on a device: sharded weights, gradients and Adam's moments of 4 bytes each, and activations."""
-        return 16 * self.parameters / shards + sequences * self.activation_bytes / (2 if "bf16" in precision else 1)
+        """Return the bytes on a device: sharded weights, gradients and Adam's moments of 4 bytes each, activations, and the gradient of the
+        largest matrix twice while it is computed. Within 15 % of what a CPU's allocator counts (tests/pipelines/test_estimates.py)."""
+        activations = sequences * self.activation_bytes / (2 if "bf16" in precision else 1)
+        return 16 * self.parameters / shards + activations + 2 * self.largest_bytes
 
 
 class _DummyTokenizer:
@@ -67,15 +71,22 @@ class _MetaMode(TorchFunctionMode):
 
     fused = False  # inside fused attention
 
+    def __init__(self):
+        super().__init__()
+        self.attended: list[Tensor] = []  # what fused attention stores: its inputs and its output
+
     def __torch_function__(self, function, types, args=(), kwargs=None):
         arguments = (args, kwargs or {})
         if function is not Tensor.__getitem__ and any(isinstance(leaf, Tensor) and leaf.is_meta for leaf in tree_leaves(arguments)):
             arguments = tree_map_only(Tensor, lambda tensor: tensor.to("meta"), arguments)
-        before, self.fused = self.fused, self.fused or function is scaled_dot_product_attention
+        attends = function is scaled_dot_product_attention
+        before, self.fused = self.fused, self.fused or attends
         try:
-            return function(*arguments[0], **arguments[1])
+            result = function(*arguments[0], **arguments[1])
         finally:
             self.fused = before
+        self.attended += [*arguments[0][:3], result] if attends else []
+        return result
 
 
 def _text(length: int) -> Split:
@@ -104,7 +115,7 @@ def size(config: params.Model, vocab_size: int) -> Size:
 
 
 @cache
-def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, float]:
+def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, float, float]:
     """Return the fields of `Size` for so many layers; `text` is the config as JSON, which can be a key of the cache."""
     config = params.Model.model_validate_json(text)
     full_length = config.objective.row_length(config.architecture.max_length)
@@ -131,13 +142,17 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
             weights = {parameter.untyped_storage()._cdata for parameter in parameters}
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), flop_counter() as counter, _MetaMode() as mode:
                 losses, _ = objective.losses(model, batch.tensors, None)
+                for tensor in mode.attended:
+                    saved[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
                 sum(loss for loss, _ in losses.values()).backward()
         except RuntimeError as error:
             if "overflow" not in str(error):
                 raise
-            return TOO_MANY_PARAMETERS, 6 * TOO_MANY_PARAMETERS, 0.0
+            return TOO_MANY_PARAMETERS, 6 * TOO_MANY_PARAMETERS, 0.0, 0.0
     count = sum({id(parameter): parameter.numel() for parameter in parameters}.values())
-    return count, counter.get_total_flops() / batch.counts["tokens"], sum(saved.values()) / BATCH_SIZE * full_length / length
+    flops = counter.get_total_flops() / batch.counts["tokens"]
+    largest = max(parameter.numel() for parameter in parameters)
+    return count, flops, sum(saved.values()) / BATCH_SIZE * full_length / length, 4.0 * largest
 
 
 @dataclass(frozen=True)

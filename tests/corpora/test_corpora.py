@@ -162,6 +162,23 @@ def test_the_lines_of_a_paragraph_are_joined_if_it_is_wrapped(project, capsys, d
         CorpusPart(**part | {"reader": {"format": "text", "document": "line", "wrapped": True}})
 
 
+@pytest.mark.parametrize(
+    ("lines", "joined"),
+    [
+        ("小明昨天在北京的图书馆\n里读了一本，\n关于历史的书。\n", "小明昨天在北京的图书馆里读了一本，关于历史的书。"),
+        ("彼はコンピュー\nターを買った\n人々を「知\nる」。\n", "彼はコンピューターを買った人々を「知る」。"),
+        ("他用 Google\n搜索了\nSesame\n", "他用 Google 搜索了 Sesame"),
+        ("나는 오늘\n학교에 간다\n", "나는 오늘 학교에 간다"),
+    ],
+)
+def test_lines_of_chinese_and_japanese_are_joined_without_blanks(project, lines, joined):
+    """A blank stood within words. Korean has blanks between its words."""
+    Path("data.txt").write_text(lines)
+    source = {"kind": "files", "paths": ["data.txt"]}
+    [document] = readers.documents(CorpusPart(source=source, reader={"format": "text", "document": "file", "wrapped": True}))
+    assert "".join(document) == joined
+
+
 def test_a_line_without_a_translation_is_counted(project):
     Path("a.txt").write_text("one\ntwo\nthree\n")
     Path("b.txt").write_text("eins\n\u200b\n\n")

@@ -1,9 +1,11 @@
 """Running text in files."""
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from components import params
+from components.core.words import EAST_ASIAN
 from components.text import sources
 from components.text.corpora import Document
 from components.text.corpora.sentences import sentences
@@ -13,6 +15,8 @@ WRAPPED = 0.3
 """Share of line ends, within paragraphs, behind which the text goes on with a small letter: text that is broken into lines has most."""
 COUNTED = 100_000
 """Line ends of a source that are looked at."""
+_WITHIN_WORDS = re.compile(rf"(?<=[{EAST_ASIAN}])\n(?=[{EAST_ASIAN}])")
+"""Line ends that stand for no blank: those between Chinese characters or kana, as in CSS Text 3 (section 4.1.3) and pandoc."""
 
 
 def read(source: params.Source, reader: params.TextReader) -> Iterator[Document]:
@@ -31,7 +35,7 @@ def read(source: params.Source, reader: params.TextReader) -> Iterator[Document]
             if ends < COUNTED:
                 ends += max(0, len(paragraph) - 1)
                 goes_on += sum(line.lstrip()[:1].islower() for line in paragraph[1:])
-            whole = [" ".join(paragraph)] if reader.wrapped else paragraph
+            whole = [_joined(paragraph)] if reader.wrapped else paragraph
             document = list(chain.from_iterable(map(sentences, whole)))
             if reader.document == "blank_line":
                 yield document
@@ -45,6 +49,11 @@ def read(source: params.Source, reader: params.TextReader) -> Iterator[Document]
             "lines. Each line counts as a sentence now; `wrapped: true` in its reader joins the lines of a paragraph",
             flush=True,
         )
+
+
+def _joined(lines: list[str]) -> str:
+    """The lines as one, with a blank for each line end but those of a script without blanks."""
+    return _WITHIN_WORDS.sub("", "\n".join(lines)).replace("\n", " ")
 
 
 def _paragraphs(texts: Iterable[str]) -> Iterator[list[str]]:

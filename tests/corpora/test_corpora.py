@@ -220,6 +220,24 @@ def test_sample_is_seeded_within_its_limit_and_in_order():
     assert kept != list(cleaning.sample(documents, 500, 2, dropped))
 
 
+@pytest.mark.parametrize("more", ["", " Indeed."])
+def test_what_a_sample_leaves_out_makes_no_duplicate(project, more):
+    """Nor a near one: such a document was a duplicate in the second part, left out of the first, and in neither."""
+    draw = random.Random(0)
+    lines = [sentence(draw, 60) for _ in range(50)]
+    settings = params(LINES, max_words=400)
+    [part] = settings.corpora["small"].parts
+    other = part.model_copy(update={"source": part.source.model_copy(update={"paths": ["other.txt"]}), "max_words": None})
+    settings.corpora["small"].parts.append(other)
+    (project / "data.txt").write_text("\n".join(lines))
+    (project / "other.txt").write_text("\n".join(line + more for line in lines))
+    metrics = corpus_stage.body(settings, "small", None)
+    assert sorted(document[0].removesuffix(more) for document in everything()) == sorted(lines)
+    assert metrics["dropped"] == {"short": 0, "duplicates": 0, "near_duplicates": 0, "not_sampled": 44} | {
+        "near_duplicates" if more else "duplicates": 6
+    }
+
+
 def test_a_document_longer_than_a_sample_drives_no_other_out(capsys):
     """The sample was empty where its hash was small. A sample of long documents says how much of it is left empty."""
     short, long = [[f"document {i} has five words"] for i in range(50)], ["word " * 300]

@@ -39,9 +39,8 @@ def _in_memory(params: Params, name: str, about: dict) -> dict:
         """Yield (language, document)."""
         for part in corpus.parts:
             # cleaned first, so that dropped documents are not in the sample
-            documents = cleaner(readers.documents(part))
-            if part.max_words:
-                documents = cleaning.sample(documents, part.max_words, params.seed, cleaner.dropped)
+            documents = readers.documents(part)
+            documents = cleaner.sampled(documents, part.max_words, params.seed) if part.max_words else cleaner(documents)
             yield from ((part.language, document) for document in documents)
 
     def documents() -> Iterator[tuple[str, Document]]:

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from components import params
 from components.text.corpora import Document
@@ -91,14 +92,14 @@ class Cleaner:
     def __init__(self, options: params.Cleaning):
         self.options = options
         self.dropped = Counter(short=0, duplicates=0, near_duplicates=0)
-        self._seen: set[bytes] = set()
+        self._seen: dict[bytes, None] = {}  # in the order of the text
         self._near = None
+        self._hashes: dict[bytes, object] = {}
         if options.near_duplicates is not None:
             from datasketch import MinHash, MinHashLSH
 
             self._near = MinHashLSH(threshold=options.near_duplicates, num_perm=PERMUTATIONS)
             self._empty = MinHash(num_perm=PERMUTATIONS)  # copied for each document: drawing the permutations takes longer than hashing
-            self._hashes: dict[int, object] = {}
 
     def __call__(self, documents: Iterable[Document]) -> Iterator[Document]:
         """Yield the remaining documents, cleaned."""
@@ -109,6 +110,18 @@ class Cleaner:
             else:
                 yield document
 
+    def sampled(self, documents: Iterable[Document], max_words: int, seed: int) -> list[Document]:
+        """Return a sample of the remaining documents, cleaned. What it leaves out is not in the corpus, and is forgotten: a later document
+        is no duplicate of it."""
+        before = len(self._seen)
+        kept = list(sample(self(documents), max_words, seed, self.dropped))
+        for digest in set(islice(self._seen, before, None)) - {digest_of("\n".join(document)) for document in kept}:
+            del self._seen[digest]
+            if digest in self._hashes:
+                self._near.remove(digest)
+                del self._hashes[digest]
+        return kept
+
     def _drop_reason(self, document: Document) -> str | None:
         words = words_of(document)
         if words < max(1, self.options.min_words):
@@ -116,12 +129,12 @@ class Cleaner:
         digest = digest_of("\n".join(document))
         if digest in self._seen:
             return "duplicates"
-        self._seen.add(digest)
-        if self._near is not None and words >= self.options.near_duplicates_min_words and self._is_near_duplicate(document):
+        self._seen[digest] = None
+        if self._near is not None and words >= self.options.near_duplicates_min_words and self._is_near_duplicate(document, digest):
             return "near_duplicates"
         return None
 
-    def _is_near_duplicate(self, document: Document) -> bool:
+    def _is_near_duplicate(self, document: Document, digest: bytes) -> bool:
         """Return whether an earlier document shares most 5-word shingles (Broder 1997); store the hashes of this one if not."""
         words = " ".join(document).casefold().split()
         shingles = {" ".join(words[i : i + SHINGLE]).encode() for i in range(max(1, len(words) - SHINGLE + 1))}
@@ -129,7 +142,6 @@ class Cleaner:
         hashes.update_batch(shingles)
         if any(self._hashes[key].jaccard(hashes) >= self.options.near_duplicates for key in self._near.query(hashes)):
             return True
-        key = len(self._hashes)
-        self._near.insert(key, hashes)
-        self._hashes[key] = hashes
+        self._near.insert(digest, hashes)
+        self._hashes[digest] = hashes
         return False

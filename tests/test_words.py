@@ -46,6 +46,7 @@ def test_every_part_takes_a_word_whole(tmp_path, monkeypatch):
         assert vectors.sentences_of(block) == [HINDI.split()]
     assert [word.lowered() for word in contexts.words_in(HINDI)] == HINDI.split()
     assert mix.words_in(HINDI) == Words().word_tokenize(HINDI) == HINDI.split()
+    assert mix.words_in("在2016年 ที่นี่") == ["在", "2016", "年", "ที่", "นี่"]
     example = Example("1", HINDI, None, "a")
     assert baseline.bag_of_words({"train": [example]}, pair=False)["train"].shape == (1, 3)
 

@@ -373,6 +373,23 @@ def test_what_differs_from_a_held_out_text_by_a_word_is_taken_out(project):
     assert metrics["removed_sentences"]["used"] == 1 and metrics["removed_near_duplicates"] == {"small": 0, "used": 3}
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "near", "short"),
+    [
+        ("小明昨天在北京的图书馆里读了一本关于历史的书。", "他觉得这本书非常有意思，所以今天又去借了一本。",
+         "他觉得这本书非常有意思，所以昨天又去借了一本。", "他这样说了。"),
+        ("太郎は昨日図書館で歴史についての本を読みました。", "とても面白かったので、今日また一冊を借りに行きました。",
+         "とても面白かったので、今日また二冊を借りに行きました。", "彼はそう言った。"),
+    ],
+)  # fmt: skip
+def test_sentences_of_scripts_without_blanks_are_taken_out(project, first, second, near, short):
+    """Each was one word: too short to be taken out by itself, and what differs by a character another text."""
+    held_out = mix.HeldOut(params(LINES, tasks={"used": task("used", dev=[(f"{short}。{first}{second}", None)])}), ["used"])
+    assert held_out.same(first) and held_out.same(second) and not held_out.same(short)
+    assert held_out.differs_by_a_word(near) and held_out.differs_by_a_word(first[:3] + first[4:])
+    assert not held_out.differs_by_a_word(short[1:]) and not held_out.differs_by_a_word(first[4:])
+
+
 def test_a_held_out_text_is_taken_out_in_whatever_form_of_unicode(project):
     """Letters with their accents apart, as on Macs, were other words (as in vshulcz/deja-vu's issue 1098)."""
     judged = ["Zoë's café is très près du marché.", "I´m at the ２０１６ fair.", "Deux garçons mangent près de la forêt."]

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from unicodedata import normalize
 
-from components.core.words import MARKS, WORD
+from components.core.words import MARKS, UNSPACED, WORD
 from components.params import Params
 from components.stages import stage
 from components.stages.outputs import read_lines, reading
@@ -23,8 +23,11 @@ NEAR = 6
 """Words of the shortest held-out text that is also found with one word changed: shorter ones are similar to many other sentences."""
 TELLING = 8
 """Words of the shortest sentence of a held-out text that is removed by itself: shorter ones, as "He said so.", occur anywhere."""
+CHARACTERS = 2
+"""Characters that are as long as a word, in a script without blanks between words."""
 _SKIPPED = re.compile(rf"[^\w{MARKS}]+[{MARKS}]*|_+")
 _WORD = re.compile(WORD)
+_UNSPACED = re.compile(UNSPACED)
 
 
 def plain(sentence: str) -> str:
@@ -59,21 +62,23 @@ class HeldOut:
                 for text in chain.from_iterable(texts(task, split, params.tasks[task].kind == "text")):
                     self._add(text)
                     for sentence in sentences(text):
-                        if len(sentence.split()) >= TELLING:
+                        if len(sentence.split()) >= TELLING or characters_in(sentence) >= TELLING * CHARACTERS:
                             self._add(sentence)
         self.keys -= {""}
 
     def _add(self, text: str) -> None:
         self.keys.add(key_of(text))
         words = words_in(text)
-        if len(words) >= NEAR:
+        characters = characters_in(plain(text))  # each of which is one of the words
+        if len(words) - characters + characters / CHARACTERS >= NEAR:
             self.near |= {" ".join(words), *shortened(words)}
 
     def same(self, sentence: str) -> bool:
         return key_of(sentence) in self.keys
 
     def differs_by_a_word(self, sentence: str) -> bool:
-        """Return whether a held-out text becomes this sentence by replacing, adding, removing or moving one word.
+        """Return whether a held-out text becomes this sentence by replacing, adding, removing or moving one word, or one character of a
+        script without blanks.
 
         Two such sentences are the same without this word: one complete and the other shortened, or both shortened.
         """
@@ -84,7 +89,14 @@ class HeldOut:
 
 
 def words_in(sentence: str) -> list[str]:
-    return _WORD.findall(plain(sentence))
+    """Return the words of a sentence; in a script without blanks between words, its characters."""
+    text = plain(sentence)
+    return _WORD.findall(text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text))
+
+
+def characters_in(sentence: str) -> int:
+    """Count the characters of scripts without blanks between words."""
+    return 0 if sentence.isascii() else len(_UNSPACED.findall(sentence))
 
 
 def shortened(words: list[str]) -> Iterator[str]:

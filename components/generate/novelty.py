@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from components.core.words import HAN, OTHERS, UNSPACED
 from components.text.encode import Shard, Split
 
 LONGEST = 64
@@ -11,6 +12,8 @@ LONGEST = 64
 CHUNK = 2**22
 """Tokens of the training text in memory at once."""
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
+WORDS = rf"{UNSPACED}|[^\s{HAN}{OTHERS}]+"
+"""What blanks divide; in scripts without blanks between words, the characters."""
 
 
 def mixed(ids: np.ndarray) -> np.ndarray:
@@ -78,10 +81,12 @@ def copied(texts: list[list[int]], train: Split, sizes: tuple[int, ...] = (2, 3,
 
 
 def nearest(texts: list[str], sentences: list[str]) -> list[tuple[str, float]]:
-    """The most similar training sentence of each text, with the cosine of their TF-IDF vectors."""
-    from sklearn.feature_extraction.text import TfidfVectorizer  # takes a second
+    """The most similar training sentence of each text, with the cosine of their TF-IDF vectors. Words of a text that no training sentence
+    has count as the rarest ones: without them, half a copy would be as similar as a whole one."""
+    from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer  # takes a second
 
-    vectors = TfidfVectorizer(token_pattern=r"\S+").fit(sentences)
+    words = CountVectorizer(token_pattern=WORDS).fit([*sentences, *texts]).vocabulary_
+    vectors = TfidfVectorizer(token_pattern=WORDS, vocabulary=words).fit(sentences)
     rows = vectors.transform(texts) @ vectors.transform(sentences).T
     best = np.asarray(rows.argmax(axis=1)).ravel()
     return [(sentences[j], float(rows[i, j])) for i, j in enumerate(best)]

@@ -164,6 +164,16 @@ def test_a_copy_over_two_chunks_is_found(monkeypatch):
         assert novelty.copied([list(range(10 + start, 16 + start))], train, sizes=(2,))["longest_copy"] == min(6, 20 - start)
 
 
+def test_half_a_copy_is_less_like_a_sentence_than_a_whole_one():
+    """Unknown words were left out before the length of the vector was taken, and Chinese sentences were single words."""
+    sentences = ["the dog", "a cat runs", "他觉得这本书很有意思", "我们去公园"]
+    texts = ["the dog", "the dog zzz qqq", "zzz", "他觉得这本书没有意思", "狗"]
+    found = novelty.nearest(texts, sentences)
+    assert [sentence for sentence, _ in found[:2]] == ["the dog", "the dog"] and found[3][0] == sentences[2]
+    likeness = [value for _, value in found]
+    assert likeness[0] == pytest.approx(1) and 0.4 < likeness[1] < 0.7 and likeness[2] == likeness[4] == 0 and 0.8 < likeness[3] < 1
+
+
 def test_words_find_their_translations():
     pairs = [("der Hund läuft .", "the dog runs ."), ("der Mann singt .", "the man sings ."), ("ein Hund singt", "a dog sings")]
     pairs += [("ein Mann läuft", "a man runs"), ("der Hund", "the dog"), ("Mann", "man")]

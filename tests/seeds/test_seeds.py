@@ -52,6 +52,16 @@ def test_the_gain_of_the_best_and_how_sure_it_is():
     assert alike[2] - alike[1] > 1.5 * (apart[2] - apart[1]), "64 trainings of eight are not 64"
 
 
+def test_of_trainings_with_the_same_score_on_dev_each_may_be_the_best():
+    """The last one was."""
+    judged = np.linspace(0.1, 0.9, 20).reshape(4, 5)
+    assert chance.gain(np.full((4, 5), 0.5), judged, 10) == pytest.approx((0, 0, 0))
+    dev, judged = np.array([0.1, 0.4, 0.4, 0.2]), np.array([0.6, 0.1, 0.5, 0.4])
+    drawn = [np.array(own) for own in itertools.product(range(4), repeat=3)]
+    by_hand = statistics.fmean(judged[own[dev[own] == dev[own].max()]].mean() for own in drawn) - 0.4
+    assert chance._gain(dev, judged, 3) == pytest.approx(by_hand) == chance._gain(dev[::-1], judged[::-1], 3)
+
+
 def test_the_best_of_n_on_dev_and_what_it_is_worth_elsewhere():
     dev, judged = np.array([0.1, 0.4, 0.3, 0.2, 0.5, 0.0]), np.array([0.6, 0.1, 0.5, 0.4, 0.2, 0.3])
     for found, n in zip(chance.trained_fully(dev, judged, 3, [1, 2, 6]), [1, 2, 6], strict=True):

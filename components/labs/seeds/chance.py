@@ -57,10 +57,13 @@ def gain(dev: np.ndarray, judged: np.ndarray, begun: int, seed: int = 1) -> tupl
 
 
 def _gain(dev: np.ndarray, judged: np.ndarray, begun: int) -> float:
-    """With the weights of the expected validation performance (Dodge et al. 2019), for the score on the other split."""
+    """With the weights of the expected validation performance (Dodge et al. 2019), for the score on the other split; among trainings with
+    the same score on dev, each is equally likely to be the best."""
     ranks = np.arange(1, len(dev) + 1) / len(dev)
     weights = ranks**begun - (ranks - 1 / len(dev)) ** begun
-    return float(weights @ judged[dev.argsort(kind="stable")] - judged.mean())
+    _, same = np.unique(dev, return_inverse=True)
+    means = np.bincount(same, judged) / np.bincount(same)
+    return float(weights @ means[np.sort(same)] - judged.mean())
 
 
 @dataclass(frozen=True)

@@ -858,6 +858,23 @@ def test_an_export_has_a_card_with_its_licence(given, project):
     assert "CC BY-SA 4.0, CC0" in card and "1. by pretrained objective mlm tokens 1,000 flops 5" in card
 
 
+@pytest.mark.parametrize("by", [{"name": "tuned"}, {"name": "multitask", "tasks": ["same", "other"]}])
+def test_a_licence_of_each_task_that_a_model_was_tuned_on(project, by):
+    raw = tiny_params()
+    tasks, several = raw["tasks"], by["name"] == "multitask"
+    tasks["other"] = tasks["same"] | {"licence": "CC BY-NC"}
+    raw["corpora"]["base"]["licence"], tasks["same"]["licence"] = "MIT", "CC0"
+    on, by = "tasks" if several else "tasks/other", by | {"recipe": raw["finetune"]["recipes"]["gpt"]}
+    raw["derived"] = {
+        "adapted": {"start": "gpt", "on": on, "by": by},
+        "smaller": {"start": "adapted", "on": "models/adapted", "by": {"name": "sparsified", "sparsity": 0.5}},
+    }
+    raw["mixes"]["tiny"]["tasks"] = []
+    YAML().dump(raw, project / "params.yaml")
+    assert export.licences_of("smaller") == ["MIT", *(["CC0"] if several else []), "CC BY-NC"]
+    assert export.licences_of("gpt") == ["MIT"]
+
+
 def test_the_command(ours):
     done = CliRunner().invoke(cli.app, ["export", "ours", "--out", "elsewhere/new"])
     assert done.exit_code == 0 and re.search(r"^elsewhere/new: .*largest difference \S+e-\d+", done.output, re.MULTILINE)

@@ -42,7 +42,7 @@ How it was made:
 
 
 def licences_of(name: str) -> list[str]:
-    """The licences of a model's imported weights and of its training texts, as params.yaml states them."""
+    """The licences of a model's imported weights, of its training texts and of the tasks that it was tuned on, by params.yaml."""
     if not Path("params.yaml").exists():  # a model outside its project
         return []
     declared = params.load()
@@ -57,6 +57,11 @@ def licences_of(name: str) -> list[str]:
             licences += [declared.tasks[task].licence for task in mix.tasks]
         else:
             licences.append(declared.corpora[corpus].licence)
+    steps = []
+    while name in declared.derived:
+        steps.append(declared.derived[name])
+        name = steps[-1].start
+    licences += [declared.tasks[task].licence for step in reversed(steps) for task in step.tasks]
     return list(dict.fromkeys(licences))
 
 

@@ -130,6 +130,15 @@ def test_published_files_are_read_as_their_papers_say(tmp_path, monkeypatch):
     assert [own.text for own in item.candidates][0] == "Checkmate. She was good at chess" and len(item.candidates) == 3
 
 
+def test_an_article_is_that_of_the_words_sound(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    an = ["hour", "Owl", "insect", "honest man", "heir", "umbrella", "uncle", "eagle", "onion"]
+    a = ["house", "unit", "European", "user", "university", "one", "hair", "fish"]
+    table = NEGATION + "".join(f"0\tIt is (a|an)\tIt is not (a|an)\t{word}\ttool\n" for word in (*an, *a))
+    written = [item.candidates[0].text for item in readers.negation([file("NEG.tsv", table)])][::2]
+    assert written == [*(f"It is an {word}" for word in an), *(f"It is a {word}" for word in a)]
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [
@@ -169,6 +178,7 @@ NEGATION = "item\tcontext_aff\tcontext_neg\ttarget_aff\ttarget_neg\n"
         ("cprag", f"{CPRAG}\tB\tc\td\te\tH\n", "context_s1 is empty; fill it"),
         ("role", f"{ROLE}1\ta\tb\thigh\n1\tc\tb\t0.5\n", "tgt_cloze is 'high'; give a number"),
         ("role", f"{ROLE}1\ta\tb\tnan\n1\tc\tb\t0.5\n", "tgt_cloze is 'nan'; give a number"),
+        ("role", f"{ROLE}1\ta\tb\t0\n1\tc\tb\t0.0\n", "tgt_cloze is 0 in both contexts, so that neither is right; leave both rows out"),
         ("negation", f"{NEGATION}0\tA is (a|an)\tB\t\tinsect\n", "a choice of 'A is .*' is empty; fill it"),
         ("negation", f"{NEGATION}0\t \tB\tfish\tinsect\n", "context_aff is empty; fill it"),
     ],

@@ -1,5 +1,6 @@
 """Files of multiple choice -> items. To add a set, write a function, its line in `READERS`, and its name in `config.py`."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
 from typing import NamedTuple
@@ -96,7 +97,13 @@ def role(files: Iterable[SourceFile]) -> Iterator[Item]:
             raise SesameError(f"{place}: its target differs from that of the next row; each two rows have the same word")
         contexts = [continued(_context(place, row, "context"), words[0]) for row in (one, other)]
         cloze = [_number(place, row, "tgt_cloze") for row in (one, other)]
+        if cloze[0] == cloze[1]:
+            raise SesameError(f"{place}: tgt_cloze is {cloze[0]:g} in both contexts, so that neither is right; leave both rows out")
         yield _checked(place, Item("role reversal", contexts, cloze.index(max(cloze))))
+
+
+AN = re.compile(r"(?!eu|one\b|uni[cfoqtv]|u[st][aeiou])[aeiou]|heir|honest|honou?r|hour", re.IGNORECASE)
+"""Beginnings of words before which the article is *an*, by their sound as far as letters tell it."""
 
 
 def negation(files: Iterable[SourceFile]) -> Iterator[Item]:
@@ -105,7 +112,7 @@ def negation(files: Iterable[SourceFile]) -> Iterator[Item]:
         words = [tables.text(place, row, key) for key in ("target_aff", "target_neg")]
         for answer, (key, group) in enumerate((("context_aff", "affirmed"), ("context_neg", "negated"))):
             context = _context(place, row, key)
-            candidates = [continued(context.replace("(a|an)", "an" if word.startswith((*"aeiou",)) else "a"), word) for word in words]
+            candidates = [continued(context.replace("(a|an)", "an" if AN.match(word) else "a"), word) for word in words]
             yield _checked(place, Item(group, candidates, answer))
 
 

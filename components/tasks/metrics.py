@@ -130,8 +130,8 @@ WORDS = re.compile(WORD)
 
 
 class RougeTokens:
-    """ROUGE's tokens, with stems, for words in ASCII. Other words stay as they are, or are split into characters in scripts without
-    blanks: ROUGE would keep only the letters a to z (and of Russian nothing)."""
+    """ROUGE's tokens of a text in NFKC, with stems, for words in ASCII. Other words stay as they are, or are split into characters in
+    scripts without blanks: ROUGE would keep only the letters a to z (and of Russian nothing)."""
 
     def __init__(self):
         from rouge_score.tokenizers import DefaultTokenizer
@@ -139,7 +139,7 @@ class RougeTokens:
         self.english = DefaultTokenizer(use_stemmer=True)
 
     def tokenize(self, text: str) -> list[str]:
-        words = WORDS.findall(UNSPACED.sub(r" \1 ", text.lower()))
+        words = WORDS.findall(UNSPACED.sub(r" \1 ", normalize("NFKC", text).lower()))
         return [token for word in words for token in (self.english.tokenize(word) if word.isascii() else [word])]
 
 
@@ -170,13 +170,16 @@ def bleu_tokens(texts: Sequence[str]) -> str:
 
 
 def corpus_counts(task: params.Task, metric: str, examples: Sequence[Example], predicted: Sequence[str]) -> np.ndarray:
-    """Return the statistics of a corpus-level metric for each example, (examples, counts); the score is a function of their sum."""
-    answers = [answer for example in examples for answer in example.label]
-    scorer = _sacrebleu(metric, task.lowercase, bleu_tokens(answers))
+    """Return the statistics of a corpus-level metric for each example, (examples, counts); the score is a function of their sum.
+
+    Texts are compared in NFKC, which tokenizers write: a target in another form could not be met.
+    """
+    answers = [[normalize("NFKC", answer) for answer in example.label] for example in examples]
+    scorer = _sacrebleu(metric, task.lowercase, bleu_tokens([answer for own in answers for answer in own]))
     # like sacrebleu's own resampling; a test compares the score of the sum with sacrebleu's
     return np.array([
-        scorer._extract_corpus_statistics([prediction], [[answer] for answer in example.label])[0]
-        for example, prediction in zip(examples, predicted, strict=True)
+        scorer._extract_corpus_statistics([normalize("NFKC", prediction)], [[answer] for answer in own])[0]
+        for own, prediction in zip(answers, predicted, strict=True)
     ])  # fmt: skip
 
 

@@ -155,7 +155,7 @@ def side(task: params.Task, metric: str, examples: Sequence[Example], runs: Sequ
     """Score each run (one prediction per example), on all examples and with each block left out."""
     blocks = blocks_of(examples)
     if value := MEANS[task.kind].get(metric):
-        values = [[value(prediction, example.label) for prediction, example in zip(run, examples, strict=True)] for run in runs]
+        values = [[value(task, example, prediction) for prediction, example in zip(run, examples, strict=True)] for run in runs]
         return of_values(np.array(values), blocks, drawn)
     if task.kind == "text" and metric in CORPUS_LEVEL:
         counts = np.array([corpus_counts(task, metric, examples, run) for run in runs])  # (runs, examples, counts)

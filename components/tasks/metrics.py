@@ -23,8 +23,8 @@ from components.tasks import Example
 
 Metric = Callable[[params.Task, list[Example], list], float | None]
 """(task, examples, predictions) -> the metric as a fraction; None if it is undefined."""
-Value = Callable[[Any, Any], float]
-"""(prediction, label) -> the value of one prediction."""
+Value = Callable[[params.Task, Example, Any], float]
+"""(task, example, prediction) -> the value of one prediction."""
 
 
 def _gold(examples: list[Example]) -> list:
@@ -118,12 +118,21 @@ def tag_accuracy(task: params.Task, examples: list[Example], predicted: list) ->
 
 
 def _best(match: Callable[[str, str], float]) -> Value:
-    """Return the best match with any of the correct answers."""
-    return lambda prediction, answers: max(match(prediction, answer) for answer in answers)
+    """Return the best match with any of the correct answers. Of choices, which are predicted by name, the texts are compared; of ReCoRD's
+    the names, which are the entities, while the texts are the query with each."""
+
+    def best(task: params.Task, example: Example, prediction: str) -> float:
+        texts = {} if task.reader == "record" else example.choices or {}
+        written, *answers = [texts.get(name, name) for name in (prediction, *example.label)]
+        return max(match(written, answer) for answer in answers)
+
+    return best
 
 
 def _mean(value: Value) -> Metric:
-    return lambda task, examples, predicted: statistics.fmean(value(*pair) for pair in zip(predicted, _gold(examples), strict=True))
+    return lambda task, examples, predicted: statistics.fmean(
+        value(task, example, prediction) for example, prediction in zip(examples, predicted, strict=True)
+    )
 
 
 WORDS = re.compile(WORD)
@@ -149,7 +158,7 @@ def _rouge(name: str) -> Value:
     from rouge_score.rouge_scorer import RougeScorer
 
     scorer = RougeScorer([name], tokenizer=RougeTokens())
-    return lambda prediction, answers: max(scorer.score(answer, prediction)[name].fmeasure for answer in answers)
+    return lambda task, example, prediction: max(scorer.score(answer, prediction)[name].fmeasure for answer in example.label)
 
 
 @cache
@@ -197,15 +206,16 @@ def _corpus_level(metric: str) -> Metric:
 
 
 MEANS: dict[str, dict[str, Value]] = {
-    "classification": {"accuracy": lambda prediction, label: float(prediction == label)},
+    "classification": {"accuracy": lambda task, example, prediction: float(prediction == example.label)},
     "regression": {},
     "choice": {
-        "accuracy": lambda prediction, correct: float(prediction in correct), "f1": _best(_overlap), "exact_match": _best(_same),
+        "accuracy": lambda task, example, prediction: float(prediction in example.label),
+        "f1": _best(_overlap), "exact_match": _best(_same),
     },
     "extraction": {"f1": _best(_overlap), "exact_match": _best(_same)},
     "tagging": {},
     "text": {
-        **{name: lambda prediction, answers, rouge=rouge: _rouge(rouge)(prediction, answers)
+        **{name: lambda task, example, prediction, rouge=rouge: _rouge(rouge)(task, example, prediction)
            for name, rouge in (("rouge_1", "rouge1"), ("rouge_2", "rouge2"), ("rouge_l", "rougeL"))},
         "f1": _best(_overlap), "exact_match": _best(_same),
     },

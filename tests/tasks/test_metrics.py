@@ -6,6 +6,7 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from components import params
+from components.comparison import verdicts
 from components.core.errors import SesameError
 from components.tasks import Example, metrics
 from tests.conftest import tiny_params
@@ -79,6 +80,28 @@ def test_choice_takes_the_best_of_the_right_answers():
     result = metrics.evaluate(task("choice"), "dev", rows, ["White House.", "Bob"])
     assert result == {"accuracy": 0.0, "f1": 0.5, "exact_match": 0.5}  # normalised text, not the choice, is compared
     assert metrics.evaluate(task("choice", metrics=["accuracy"]), "dev", examples([["0"], ["1"]]), ["0", "0"]) == {"accuracy": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("choices", "said", "f1", "exact"),
+    [
+        ({"choice 1": "cat", "choice 2": "dog"}, "choice 1", 0, 0), ({"1.": "cat", "1": "dog"}, "1.", 0, 0),
+        ({"A": "big dog", "B": "the big dog"}, "A", 1, 1), ({"0": "a small dog", "1": "a big dog"}, "0", 0.5, 0),
+        ({"0": "cat", "1": "dog"}, "a dog", 1, 1), ({"0": "cat", "1": "dog"}, "", 0, 0),
+    ],
+)  # fmt: skip
+def test_the_texts_of_choices_are_compared_and_not_their_names(choices, said, f1, exact):
+    row = Example("1", "what", None, [list(choices)[1]], choices=choices)
+    chosen = task("choice")
+    assert metrics.evaluate(chosen, "dev", [row], [said]) == {"accuracy": 0.0, "f1": f1, "exact_match": exact}
+    for metric, value in (("f1", f1), ("exact_match", exact)):
+        assert verdicts.side(chosen, metric, [row, row], [[said, said]]).scores == [value]
+
+
+def test_of_record_the_entities_are_compared():
+    """The text of a choice is the query with the entity, of which most is the same."""
+    row = Example("1", "", None, ["Ann"], choices={name: f"It was {name} who came." for name in ("Ann", "Bob")})
+    assert metrics.evaluate(task("choice", reader="record"), "dev", [row], ["Bob"]) == {"accuracy": 0.0, "f1": 0.0, "exact_match": 0.0}
 
 
 def test_answers_are_scored_as_squad_scores_them():

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
@@ -80,24 +80,30 @@ def _correlation(function: Callable) -> Metric:
 UNSPACED = re.compile(rf"([{HAN}{OTHERS}][{MARKS}]*)")
 
 
-def normalised(answer: str) -> str:
-    """Return an answer in lower case, without punctuation, articles and extra white space (Rajpurkar et al. 2016).
+def normalised(answer: str, language: str) -> str:
+    """Return an answer in lower case, without punctuation and extra white space, an English one as SQuAD's script does it: without
+    articles, and with the punctuation of ASCII only (Rajpurkar et al. 2016). In other languages punctuation is that of Unicode, too, and
+    `a` may be any word (Lewis et al. 2020, MLQA, whose script leaves out articles of some).
 
     An answer of which nothing would be left, e.g. A or +, stays as it is. Forms of a character that look alike are
     one (NFKC), since tokenizers write them so.
     """
-    lower = " ".join(normalize("NFKC", answer).lower().split())
-    bare = "".join(character for character in lower if character not in string.punctuation)
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split()) or lower
+    english, lower = language == "en", " ".join(normalize("NFKC", answer).lower().split())
+    bare = "".join(
+        character
+        for character in lower
+        if character not in string.punctuation and (english or not category(character).startswith("P"))
+    )
+    return " ".join((re.sub(r"\b(a|an|the)\b", " ", bare) if english else bare).split()) or lower
 
 
-def _same(prediction: str, answer: str) -> float:
-    return float(normalised(prediction) == normalised(answer))
+def _same(prediction: str, answer: str, language: str) -> float:
+    return float(normalised(prediction, language) == normalised(answer, language))
 
 
-def _overlap(prediction: str, answer: str) -> float:
+def _overlap(prediction: str, answer: str, language: str) -> float:
     """F1 over the words of two answers, or over characters in scripts without blanks."""
-    predicted, correct = (UNSPACED.sub(r" \1 ", normalised(text)).split() for text in (prediction, answer))
+    predicted, correct = (UNSPACED.sub(r" \1 ", normalised(text, language)).split() for text in (prediction, answer))
     if predicted == correct:
         return 1.0
     common = sum((Counter(predicted) & Counter(correct)).values())
@@ -117,14 +123,14 @@ def tag_accuracy(task: params.Task, examples: list[Example], predicted: list) ->
     return float(np.mean([prediction == tag for prediction, tag in pairs]))
 
 
-def _best(match: Callable[[str, str], float]) -> Value:
-    """Return the best match with any of the correct answers. Of choices, which are predicted by name, the texts are compared; of ReCoRD's
-    the names, which are the entities, while the texts are the query with each."""
+def _best(match: Callable[[str, str, str], float]) -> Value:
+    """Return the best match with any of the correct answers, by the rules of the task's language. Of choices, which are predicted by name,
+    the texts are compared; of ReCoRD's the names, which are the entities, while the texts are the query with each."""
 
     def best(task: params.Task, example: Example, prediction: str) -> float:
         texts = {} if task.reader == "record" else example.choices or {}
         written, *answers = [texts.get(name, name) for name in (prediction, *example.label)]
-        return max(match(written, answer) for answer in answers)
+        return max(match(written, answer, task.language) for answer in answers)
 
     return best
 

@@ -109,7 +109,22 @@ def test_answers_are_scored_as_squad_scores_them():
     result = metrics.evaluate(task("extraction"), "dev", rows, ["308.", "North Sea coast", "dog", "a"])
     assert result["exact_match"] == 0.5
     assert result["f1"] == pytest.approx((1 + 2 * 2 / (3 + 3) + 1 + 0) / 4)
-    assert metrics.normalised("  The  U.S.A., an idea ") == "usa idea"
+    assert metrics.normalised("  The  U.S.A., an idea ", "en") == "usa idea"
+    assert metrics.normalised("„So“—the end…", "en") == "„so“— end", "the script knows punctuation of ASCII only"
+
+
+@pytest.mark.parametrize(
+    ("language", "right", "answer", "f1"),
+    [
+        ("fr", "il a fini", "il fini", 0.8), ("pt", "a casa", "casa", 2 / 3), ("zh", "北京", "北京。", 1), ("es", "cuándo", "¿Cuándo?", 1),
+        ("de", "der Hund", "„Der Hund“", 1), ("hi", "वह आया", "वह आया।", 1), ("fr", "l'été", "L’été", 1), ("fr", "+", "-", 0),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["extraction", "choice", "text"])
+def test_articles_are_english_and_punctuation_is_of_any_language(kind, language, right, answer, f1):
+    """`a` was an article, though a verb in French, and `。` a part of the answer."""
+    asked = task(kind, language=language, metrics=["f1", "exact_match"])
+    assert metrics.evaluate(asked, "dev", examples([[right]]), [answer]) == {"f1": pytest.approx(f1), "exact_match": float(f1 == 1)}
 
 
 @pytest.mark.parametrize("kind", ["extraction", "choice", "text"])
@@ -195,9 +210,9 @@ def test_how_texts_are_taken_apart_for_bleu(texts, name):
 def test_an_answer_counts_in_any_form_of_its_characters():
     """Tokenizers write `m2` for `m²`: a model can't do otherwise. BLEU, chrF and ROUGE found other words in it."""
     for gold, written in (("10 m²", "10 m2"), ("cafe\u0301", "café"), ("２０２４", "2024"), ("the ﬁrst …", "the first ...")):
-        assert metrics._same(written, gold) and metrics._overlap(written, gold) == 1
+        assert metrics._same(written, gold, "en") and metrics._overlap(written, gold, "en") == 1
         texts = task("text")
         for right, answer in ((gold, written), (written, gold)):
             right, answer = (f"{one} a b c d {one}" for one in (right, answer))
             assert metrics.evaluate(texts, "dev", examples([[right]]), [answer]) == dict.fromkeys(texts.metrics, pytest.approx(1.0))
-    assert metrics._overlap("", "") == 1 and metrics._overlap("a dog", "") == 0
+    assert metrics._overlap("", "", "en") == 1 and metrics._overlap("a dog", "", "en") == 0

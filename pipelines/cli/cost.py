@@ -18,10 +18,12 @@ command = group("Costs")
 def plan(
     stages: Targets = None,
     jobs: Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages would run side by side.")] = None,
+    cards: Annotated[bool, typer.Option("--cards", help="Say what fits on GPUs that are not here, from a T4 to an H200.")] = False,
 ) -> None:
     """List the stages of a run in order, with estimated time and memory. Fails if a stage can't fit."""
     from pipelines import studies, terminal
     from pipelines.execution import graph, repository
+    from pipelines.money import cards as gpus
     from pipelines.money import forecast
 
     all_params = params.load()
@@ -40,7 +42,10 @@ def plan(
     for target in stages or []:
         if target.startswith("study@"):
             terminal.say(studies.power(target.removeprefix("study@")))
-    if not all_params.away:  # what fits into a worker's machine is not known here
+    if cards:
+        named = [stage.name for stage in stages_ if not stages or graph.selects(stages, stage.name)]
+        terminal.table(gpus.COLUMNS, gpus.rows(named, all_params))
+    elif not all_params.away:  # what fits into a worker's machine is not known here
         outlook.check()
 
 

@@ -1,6 +1,7 @@
 """The training of a stage by params.yaml, from which its time and memory are estimated: the model, and how many
 tokens."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -63,9 +64,14 @@ class Training:
         """Of a micro-batch on one device, each as long as the model reads at most."""
         if self.tuning:
             return self.tuning.recipe.batch_size * self.tuning.recipe.max_length / self.model.architecture.max_length
+        return self.batch / math.lcm(self.model.trainer.accumulate, self.devices)  # micro-batches are those of all devices
+
+    @property
+    def batch(self) -> float:
+        """Rows of a step of pre-training, of the phase that has most."""
         longest = self.model.architecture.max_length
         phases = [(phase.batch_size or self.model.batch_size) * (phase.max_length or longest) / longest for phase in self.model.phases]
-        return max(self.model.batch_size, *phases, 0) / self.model.trainer.accumulate / self.devices
+        return max(self.model.batch_size, *phases, 0)
 
     @property
     def shape(self) -> tuple:

@@ -15,7 +15,7 @@ from components.pretrain import sizing
 from components.stages import cost
 from components.stages.outputs import METRICS
 from pipelines.execution import graph, sources
-from pipelines.money import estimates, forecast
+from pipelines.money import cards, estimates, forecast, trainings
 from pipelines.money.estimates import COUNTED, ELSEWHERE, HERE, Estimate
 from pipelines.money.forecast import Forecast
 from tests.conftest import tiny_params
@@ -70,6 +70,37 @@ def test_every_objective_of_the_studies_is_counted():
         asked.setdefault((block.architecture.name, block.objective.model_dump_json()), block)
     sizes = [sizing.size(block, 2048) for block in asked.values()]
     assert len(sizes) > 30 and all(size.parameters > 1e5 and size.flops > 6e5 and size.activation_bytes > 0 for size in sizes)
+
+
+def test_micro_batches_are_those_of_all_devices(empty):
+    """`accumulate: 8` on eight devices is a micro-batch on each."""
+    raw = tiny_params()
+    raw["models"]["bert"] |= {"batch_size": 64, "trainer": {"accumulate": 8}, "run": {"devices": 8, "accelerator": "cpu"}}
+    assert trainings.of("pretrain@bert", params.check(raw)).rows == 8
+    raw["models"]["bert"]["trainer"]["accumulate"] = 1
+    assert trainings.of("pretrain@bert", params.check(raw)).rows == 8
+
+
+def test_cards_that_are_not_here():
+    """BERT-base: activations as in a paper, more rows in more memory, an `accumulate` that divides the batch, a faster card sooner."""
+    raw = YAML(typ="safe").load(ROOT / "params.yaml")
+    raw["models"]["base"] = {
+        "encoding": "english", "architecture": {"name": "encoder", "size": "base"}, "objective": {"name": "mlm", "next_sentence": False},
+        "optimizer": {"learning_rate": 1e-4}, "budget": {"tokens": 10**9}, "batch_size": 256,
+    }  # fmt: skip
+    checked = params.check(raw)
+    layers = [sizing.size(checked.models["base"].model_copy(update={
+        "architecture": checked.models["base"].architecture.model_copy(update={"num_layers": number})}), 30522).activation_bytes
+        for number in (4, 12)]  # fmt: skip
+    # Korthikanti et al. 2022, equation 1, in 16 bits and without attention's matrices: 34 bytes for each token and unit of a layer
+    assert (layers[1] - layers[0]) / 8 / 2 == pytest.approx(34 * 512 * 768, rel=0.15)
+    table = {row[1]: row for row in cards.rows(["pretrain@base", "tokenizer@english"], checked)}
+    fits = [int(table[name][2].replace(",", "")) for name in ("T4", "RTX 4090", "A100 40", "A100 80", "H200")]
+    assert fits == sorted(fits) and fits[0] > 20 and table["A100 80"][2] == table["H100"][2]
+    assert all(256 % int(row[3]) == 0 and 256 / int(row[3]) <= int(row[2].replace(",", "")) for row in table.values())
+    assert table["A100 40"][4] == table["A100 80"][4] != table["H100"][4]
+    with pytest.raises(SesameError, match="--cards: no stage of the plan trains on text"):
+        cards.rows(["tokenizer@english"], checked)
 
 
 def test_layers_are_added_up(empty):

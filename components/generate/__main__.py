@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from unicodedata import normalize
 
 import sacrebleu
 import torch
@@ -123,7 +124,10 @@ def score(
     systems: dict[str, list[str]], references: list[str], lowercase: bool, signatures: dict[str, str]
 ) -> dict[str, dict[str, float]]:  # fmt: skip
     """BLEU (Papineni et al. 2002) and chrF (Popović 2015) of all texts together, in per cent, with sacrebleu (Post 2018). For two systems,
-    the baseline first, also half the width of their 95 % intervals over the texts, and the p-value of their difference (Koehn 2004)."""
+    the baseline first, also half the width of their 95 % intervals over the texts, and the p-value of their difference (Koehn 2004).
+    Texts are compared in NFKC, which tokenizers write."""
+    systems = {system: [normalize("NFKC", text) for text in texts] for system, texts in systems.items()}
+    references = [normalize("NFKC", text) for text in references]
     options = {"lowercase": lowercase, "references": [references]}
     metrics = {"BLEU": sacrebleu.BLEU(tokenize=bleu_tokens(references), **options), "chrF2": sacrebleu.CHRF(**options)}
     names = {"BLEU": "bleu", "chrF2": "chrf"}

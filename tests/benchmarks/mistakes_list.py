@@ -100,7 +100,7 @@ MISTAKES = [
             "            _remove(temporary)\n            _remove(path)\n            temporary.parent",
             named("stage", "test_output_is_whole_or_not_there")),
     Mistake("stale upstreams are not seen", GRAPH,
-            '"unchanged" if all(states.get(name) == "unchanged" for name in needed) else "may run"', '"unchanged"',
+            'if not differs and all(states.get(name) == "unchanged" for name in needed):', "if not differs:",
             named("graph", "test_unchanged_reaches_no_further_than_a_change")),
     # objectives
     Mistake("masks on special tokens", BATCHES,

@@ -198,6 +198,14 @@ def test_near_duplicates_of_long_documents_only(project):
     assert list(cleaning.Cleaner(Cleaning(near_duplicates=None))(documents)) == documents
 
 
+def test_near_duplicates_of_scripts_without_blanks():
+    """Of characters in place of words, of which a document needs as many."""
+    long = "小明昨天在北京的图书馆里读了一本关于历史的书觉得这本书非常有意思所以今天又去借了一本打算周末在家里慢慢看完然后写一篇读后感"
+    documents = [[long], [long.replace("周末", "明天")], [long[::-1]], ["今天很好"], ["今天很坏"]]
+    cleaner = cleaning.Cleaner(Cleaning(near_duplicates=0.6, near_duplicates_min_words=20))
+    assert list(cleaner(documents)) == [documents[0], *documents[2:]] and cleaner.dropped["near_duplicates"] == 1
+
+
 @pytest.mark.parametrize("limit", [0.4, 0.6, 0.8])
 def test_near_duplicates_are_those_as_alike_as_the_setting_says(limit):
     """By the Jaccard index of 5-word shingles, counted exactly; what is closer to the limit than hashes can tell may go either way."""

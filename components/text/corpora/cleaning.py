@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from components import params
+from components.core.words import UNSPACED
 from components.text.corpora import Document
 
 CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ud800-\udfff]")
@@ -130,13 +131,19 @@ class Cleaner:
         if digest in self._seen:
             return "duplicates"
         self._seen[digest] = None
-        if self._near is not None and words >= self.options.near_duplicates_min_words and self._is_near_duplicate(document, digest):
+        if self._near is not None and self._is_near_duplicate(document, digest):
             return "near_duplicates"
         return None
 
     def _is_near_duplicate(self, document: Document, digest: bytes) -> bool:
-        """Return whether an earlier document shares most 5-word shingles (Broder 1997); store the hashes of this one if not."""
-        words = " ".join(document).casefold().split()
+        """Return whether an earlier document shares most 5-word shingles (Broder 1997); store the hashes of this one if not.
+
+        In scripts without blanks between words a character is a word. Documents of fewer than `near_duplicates_min_words`
+        are not compared."""
+        text = " ".join(document).casefold()
+        words = (text if text.isascii() else re.sub(UNSPACED, r" \g<0> ", text)).split()
+        if len(words) < self.options.near_duplicates_min_words:
+            return False
         shingles = {" ".join(words[i : i + SHINGLE]).encode() for i in range(max(1, len(words) - SHINGLE + 1))}
         hashes = self._empty.copy()
         hashes.update_batch(shingles)

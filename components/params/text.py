@@ -101,7 +101,8 @@ class Cleaning(Block):
     near_duplicates: Annotated[float, Field(gt=0, le=1)] | None = 0.8
     """Jaccard similarity of 5-word shingles (MinHash LSH) from which two documents are one; null switches it off."""
     near_duplicates_min_words: Count = 50
-    """Shorter documents are compared exactly only: their shingles are too few to estimate a similarity."""
+    """Documents of fewer words, or in scripts without blanks characters, are compared exactly only: their shingles are
+    too few to estimate a similarity."""
     quality: Annotated[Annotated[list[Literal["gopher_quality", "gopher_repetition", "c4", "fineweb"]], Once], Added(neutral=[])] = []
     """Filters for a corpus of shards: rules of Gopher (Rae et al. 2021, appendix A), C4 (Raffel et al. 2020, section
     2.2) and FineWeb (Penedo et al. 2024, section 3.6), as datatrove has them, in this order. Their lines are our

@@ -253,7 +253,9 @@ def states(plan: Sequence[Stage], forced: Collection[str] = (), away: bool = Fal
 
 def _in_run_cache(repo: Repo, stage, expected: Mapping[str, HashInfo], unknown: Collection[str]) -> dict[str, HashInfo]:
     """Path -> content of the outputs of an earlier run with the inputs that a stage will have; empty without one whose outputs are in the
-    cache, and where an input is unknown."""
+    cache, and where an input is unknown: a file from elsewhere, a param, or what another stage is yet to write."""
+    if any(isinstance(dep, ParamsDependency) or dep.protocol != "local" for dep in stage.deps):
+        return {}
     for dep in stage.deps:
         if any(path == dep.fs_path or path.startswith(f"{dep.fs_path}/") or dep.fs_path.startswith(f"{path}/") for path in unknown):
             return {}

@@ -41,6 +41,7 @@ TOP_SEED: ContextVar[int] = ContextVar("seed", default=1)
 DrawnSeed = Annotated[Seed, Field(default_factory=TOP_SEED.get, description="below 2**32; without one, the top-level seed")]
 """The seed of a section that draws random numbers. Default: the top-level seed, so that a sweep over `seed` trains again."""
 Positive = Annotated[float, Field(ge=1e-20, le=1e20, description="above 0, and such as float32 holds")]
+LearningRate = Annotated[float, Field(ge=1e-20, le=1, description="at most 1: about so much an optimizer like Adam moves a weight a step")]
 Threads = Annotated[int, Field(gt=0, le=1024)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Dropout = Annotated[float, Field(ge=0, lt=1, description="below 1, which would leave nothing")]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from components.core.config import Added, Block, Positive, Share
+from components.core.config import Added, Block, LearningRate, Positive, Share
 
 SCHEDULES = ("linear", "cosine", "wsd", "constant", "slanted_triangular", "inverse_sqrt")
 """Modules of `components/optimizers/schedules`."""
@@ -22,7 +22,7 @@ def check_fall(schedule: str, warmup: float) -> None:
 class OptimizerBlock(Block):
     """Learning rate, schedule, weight decay and clipping. Biases, norms and other 1-d parameters are not decayed."""
 
-    learning_rate: Positive
+    learning_rate: LearningRate
     """Highest learning rate, reached after the warm-up. BERT: 1e-4 at batches of 256 (Devlin et al. 2019, appendix
     A.2); models of a few million parameters take 1e-3 to 2e-3."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from components.core.config import Added, Block, Count, Dropout, Positive, Share, Size
+from components.core.config import Added, Block, Count, Dropout, LearningRate, Positive, Share, Size
 from components.optimizers.config import check_fall
 
 METHODS = (
@@ -57,7 +57,7 @@ def has_effect(name: str, method: str) -> bool:
 class Start(Block):
     """Settings of the tuning from a start other than the pre-trained weights, in place of the recipe's."""
 
-    learning_rate: Positive | None = None
+    learning_rate: LearningRate | None = None
     """Null: that of the recipe."""
     embedding_scale: Positive = 1.0
     """`random`: the token vectors are multiplied by it. Drawn as small as positions are (deviation .02), they hide which word stands
@@ -73,7 +73,7 @@ class Recipe(Block):
     cosine of two of them; all, and the model writes its answer (T5, Raffel et al. 2020); or none at all, and the model says how likely each
     answer is behind a prompt with some examples (GPT-3, Brown et al. 2020); or all, with a classifier on several layers (Schwartz et al.
     2020)."""
-    learning_rate: Positive
+    learning_rate: LearningRate
     """Highest learning rate of AdamW, reached after the warm-up. BERT's authors try 2e-5 to 5e-5 for all weights
     (Devlin et al. 2019, appendix A.3); small models and heads alone take more, 1e-4 to 1e-3."""
     epochs: Size

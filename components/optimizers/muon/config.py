@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.core.config import Positive
+from components.core.config import LearningRate
 from components.optimizers.adamw.config import AdamW
 
 
@@ -15,7 +15,7 @@ class Muon(AdamW):
     """
 
     name: Literal["muon"]
-    matrix_learning_rate: Positive = 0.02
+    matrix_learning_rate: LearningRate = 0.02
     """Highest learning rate of the matrices. The singular values of an update are near 1, whatever the size of the gradient."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.95
     """Decay of the running mean of the gradient (Nesterov momentum)."""

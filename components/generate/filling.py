@@ -10,8 +10,9 @@ from components.core.errors import SesameError
 from components.core.keyed import uniform
 from components.generate import gaps
 from components.generate.search import draw
-from components.models import store
+from components.models import holes, store
 from components.models.common.masked import MaskedLanguageModel
+from components.models.contract import LanguageModel
 from components.params import Beam, Greedy, HowWritten
 from components.text.tokenizer import Tokenizer
 from components.text.tokenizer.fast import FastTokenizer
@@ -25,7 +26,7 @@ class Filler:
     (Mansimov et al. 2019, section 3.3); with sampling in a random order. In each of the `rounds` after that every generated token is
     masked and filled again, given all others (Wang and Cho 2019: Gibbs sampling, if tokens are sampled)."""
 
-    def __init__(self, model: MaskedLanguageModel, tokens: Tokenizer | FastTokenizer, rounds: int = 0):
+    def __init__(self, model: LanguageModel, tokens: Tokenizer | FastTokenizer, rounds: int = 0):
         self.model, self.tokens, self.mask, self.rounds = model, tokens, tokens.mask, rounds
         self.text = tokens.decode
         self.forbidden = torch.zeros(tokens.vocab_size, dtype=torch.bool)
@@ -74,7 +75,7 @@ class Filler:
 
     def _scores(self, ids: torch.Tensor, positions: torch.Tensor, how: HowWritten) -> torch.Tensor:
         """Log-probabilities of the tokens at some positions, (positions, vocab)."""
-        hidden = self.model(ids[None], torch.tensor([len(ids)]))[0, positions]
+        hidden = holes.states(self.model, ids[None], torch.tensor([len(ids)]), positions[None], self.mask)[0]
         scores = self.model.logits(hidden).float().masked_fill(self.forbidden, -torch.inf).log_softmax(1)
         if how.repetition_penalty != 1:  # a log-probability is negative, so that a factor above 1 lowers it
             seen = ids[ids != self.mask].unique()
@@ -86,15 +87,16 @@ class Filler:
 
 
 def fills(name: str) -> bool:
-    """Whether a model of data/models has a head for masked tokens."""
-    family = store.about(Path("data/models", name)).architecture.name
-    return issubclass(import_module(f"components.models.{family}.model").Model, MaskedLanguageModel)
+    """Whether a model of data/models predicts tokens from both sides."""
+    architecture = store.about(Path("data/models", name)).architecture
+    masked = issubclass(import_module(f"components.models.{architecture.name}.model").Model, MaskedLanguageModel)
+    return masked or architecture.reads == "any_order"
 
 
 def load(name: str, rounds: int) -> Filler:
     """A masked model of data/models. Raises SesameError where its head was not trained, or its tokenizer has no mask token."""
     model, tokens = store.load(Path("data/models", name))
-    if "head_transform" in model.absent:
+    if not holes.predicts(model):
         raise SesameError(f"{name} has no trained head for masked tokens and cannot fill masks")
     if tokens.mask is None:
         raise SesameError(f"{name} can't fill gaps: its tokenizer names no mask token")

@@ -12,8 +12,7 @@ from components.core.errors import SesameError
 from components.core.frames import read_csv
 from components.evaluations.minimal_pairs import scoring
 from components.finetune.tuned import TunedModel
-from components.models import store
-from components.models.common.masked import MaskedLanguageModel
+from components.models import holes, store
 from components.tasks import Example
 
 
@@ -55,7 +54,7 @@ class Loaded:
         Raises SesameError for models that predict no token, or only from another text.
         """
         self.ids(text)  # raises for a text that is too long
-        protocol = "pll_original" if isinstance(self.model, MaskedLanguageModel) else "log_probability"
+        protocol = "pll_original" if holes.predicts(self.model) else "log_probability"
         return float(scoring.score(self.model, self.tokenizer, [text], protocol, self.name).log_probability[0])
 
     @cached_property

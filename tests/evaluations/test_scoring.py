@@ -32,6 +32,7 @@ def built(name: str, tokens, **changes):
     sizes = {"num_layers": 1, "hidden_size": 8, "max_length": 32}
     block = {"back": {"name": "recurrent", **sizes, "backward": True}, "ahead": {"name": "recurrent", **sizes}}
     block["t5"] = {"name": "encoder_decoder", **sizes, "num_heads": 2, "intermediate_size": 16}
+    block["xlnet"] = block["t5"] | {"name": "xlnet"}
     architecture = params.check(tiny_params()).models[name].architecture if name in raw else None
     if architecture is None:
         architecture = TypeAdapter(params.Architecture).validate_python(block[name])
@@ -49,7 +50,7 @@ WAYS = [
     ("back", "log_probability"),
     ("elmo", "log_probability"),
 ]
-WAYS += [("bert", "pll_original"), ("bert", "pll_within_word_l2r")]
+WAYS += [(name, protocol) for name in ("bert", "xlnet") for protocol in ("pll_original", "pll_within_word_l2r")]
 
 
 @pytest.mark.parametrize(("name", "protocol"), WAYS)
@@ -86,6 +87,32 @@ def test_what_follows_of_a_word_is_hidden_as_well(tokens):
     assert found.log_probability[0] == pytest.approx(right, rel=1e-4)
     original = scoring.score(model, tokens, [sentence], "pll_original")
     assert original.log_probability[0] != pytest.approx(right, rel=1e-4)
+
+
+@torch.no_grad()
+def test_xlnet_predicts_each_token_from_all_others(tokens):
+    """By its query stream: what stands in the hole, and at the padding, changes nothing, and any other token does."""
+    model = built("xlnet", tokens).eval()
+    [ids] = tokens.encode(["the dog sees the river ."])
+    row, positions = torch.tensor([[*tokens.prefix, *ids, *tokens.suffix]]), torch.tensor([[2]])
+    hole = torch.arange(row.shape[1])[None] == 2
+
+    def state(changed: dict[int, int], padding: int = 0) -> torch.Tensor:
+        other = torch.nn.functional.pad(row, (0, padding), value=7)
+        for position, token in changed.items():
+            other[0, position] = token
+        padded = torch.nn.functional.pad(hole, (0, padding))
+        return model.at_holes(other, torch.tensor([row.shape[1]]), positions, padded)
+
+    assert torch.equal(state({}), state({2: 9})) and torch.allclose(state({}), state({}, padding=3), atol=1e-6)
+    assert not any(torch.allclose(state({}), state({position: 9}), atol=1e-6) for position in (1, 3, 4))
+    expected = sum(
+        float(model.logits(model.at_holes(row, torch.tensor([row.shape[1]]), torch.tensor([[at]]), torch.arange(row.shape[1])[None] == at))
+              [0, 0].log_softmax(0)[row[0, at]]) for at in range(len(tokens.prefix), len(tokens.prefix) + len(ids))
+    )  # fmt: skip
+    found = scoring.score(model, tokens, ["the dog sees the river ."], "pll_original")
+    assert found.log_probability[0] == pytest.approx(expected, rel=1e-4)
+    assert scoring.usual_protocol(model) == "pll_within_word_l2r"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from typer.testing import CliRunner
 
 from components import params
 from components.core.errors import SesameError
-from components.generate.filling import Filler, load
+from components.generate.filling import Filler, fills, load
 from components.models import store
+from components.models.xlnet.config import XLNetArchitecture
 from components.params import Beam, Greedy, Sample
 from components.text.tokenizer import CLS, MASK, SEP, SPECIALS
 from pipelines import cli
@@ -99,3 +100,25 @@ def test_the_command_and_what_can_not_be(filler, tokens):
         filler.write([filler.source(TEXT)], Beam(kind="beam"))
     store.save(Path("data/models/bert"), filler.model.state_dict(), ARCHITECTURE, tokens, ["head_transform"])
     assert "bert has no trained head for masked tokens" in said("bert", TEXT)
+
+
+@torch.no_grad()
+def test_xlnet_fills_holes_by_what_stands_in_none(project, tokens):
+    block = XLNetArchitecture(name="xlnet", num_layers=2, hidden_size=16, num_heads=2, intermediate_size=32, max_length=32)
+    torch.manual_seed(1)
+    model = store.build(block, tokens)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    store.save(Path("data/models/xlnet"), model.state_dict(), block, tokens)
+    assert fills("xlnet")
+    filler = load("xlnet", rounds=0)
+    ids = filler.source("the [MASK] sees the river")
+    hole = torch.tensor([ids]) == MASK
+    hidden = filler.model.at_holes(torch.tensor([ids]), torch.tensor([len(ids)]), hole.nonzero()[:, 1:], hole)
+    logits = filler.model.logits(hidden)[0, 0]
+    logits[: len(SPECIALS)] = -torch.inf
+    [written] = filler.write([ids], GREEDY)
+    assert written[ids.index(MASK) - len(tokens.prefix)] == int(logits.argmax())
+    store.save(Path("data/models/headless"), model.state_dict(), block, tokens, absent=["head_bias"])
+    with pytest.raises(SesameError, match="headless has no trained head for masked tokens"):
+        load("headless", rounds=0)

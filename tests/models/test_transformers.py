@@ -23,6 +23,7 @@ from components.core.tracking import Run
 from components.derive.checkpoints import __main__ as stage
 from components.derive.checkpoints import export, hub, parity, pieces
 from components.generate import filling, writing
+from components.models import holes as model_holes
 from components.models import store
 from components.models.bilm.config import BiLMArchitecture
 from components.models.deberta import hub as deberta
@@ -33,6 +34,7 @@ from components.models.xlnet.config import XLNetArchitecture
 from components.params import Greedy
 from components.text import sources, tokenizer
 from components.text.sources import download
+from components.text.tokenizer import MASK
 from pipelines import cli
 from tests.conftest import text, tiny_params
 
@@ -748,6 +750,15 @@ def test_an_exported_xlnet_reads_the_same(project, tokens):
     segments = (torch.arange(ids.shape[1]) > 5).long().expand_as(ids)
     logits = theirs.eval()(ids, attention_mask=real.long(), token_type_ids=segments).logits
     torch.testing.assert_close(logits[real], model.logits(model.top(ids, lengths, segments))[real], atol=1e-4, rtol=0)
+    # holes: theirs by a permutation in which nothing sees them, and a target for each
+    holes = [2, 4]
+    unseen, targets = torch.zeros(len(ids), ids.shape[1], ids.shape[1]), torch.zeros(len(ids), len(holes), ids.shape[1])
+    unseen[:, :, holes], targets[:, range(len(holes)), holes] = 1, 1
+    logits = theirs(ids, attention_mask=real.long(), perm_mask=unseen, target_mapping=targets).logits
+    masked = ids.clone()
+    masked[:, holes] = MASK
+    hidden = model_holes.states(model, masked, lengths, torch.tensor([holes]).expand(len(ids), -1), MASK)
+    torch.testing.assert_close(logits, model.logits(hidden), atol=1e-4, rtol=0)
     bring(folder)
     brought = store.load(Path("data/models/brought"))[0].state_dict()
     assert all(torch.equal(brought[key], value) for key, value in model.state_dict().items() if not key.startswith("pooler"))

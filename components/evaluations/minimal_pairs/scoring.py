@@ -23,6 +23,7 @@ from components.core.errors import SesameError
 from components.evaluations.inference import AnyTokenizer, by_length, device_of, inference, padded
 from components.evaluations.minimal_pairs.alignment import single_word, span_of_tokens, word_of_tokens
 from components.evaluations.minimal_pairs.pairs import Pair
+from components.models import holes
 from components.models.common.masked import MaskedLanguageModel
 from components.models.contract import LanguageModel
 from components.objectives.scoring import CPU_TARGETS
@@ -51,8 +52,7 @@ class Scored(NamedTuple):
 
 def protocols(model: LanguageModel) -> tuple[str, ...]:
     """The protocols that a model supports, the usual one first."""
-    masked = isinstance(model, MaskedLanguageModel) and "head_transform" not in model.absent
-    return get_args(Protocol)[1:] if masked else ("log_probability",) if model.reads in CHAIN else ()
+    return get_args(Protocol)[1:] if holes.predicts(model) else ("log_probability",) if model.reads in CHAIN else ()
 
 
 def usual_protocol(model: LanguageModel) -> Protocol:
@@ -170,7 +170,7 @@ def one_word(
             positions = torch.tensor([places[i] + first for i in some])
             for row, position in zip(rows, positions.tolist(), strict=True):
                 row[position] = tokenizer.mask
-            hidden = _hidden_at(model, rows, positions)
+            hidden = _hidden_at(model, tokenizer, rows, positions)
             for side in (0, 1):
                 targets = torch.tensor([both[side][0][i][places[i]] for i in some], device=hidden.device)
                 sums[side, some] = log_likelihoods(model, hidden, targets).cpu().numpy()
@@ -188,7 +188,7 @@ def checked(model: LanguageModel, tokenizer: AnyTokenizer, protocol: str, name: 
         return protocol
     if supported:
         raise SesameError(f"{name} has no {protocol}: it reads {model.reads}; use {' or '.join(supported)}")
-    if isinstance(model, MaskedLanguageModel):
+    if isinstance(model, MaskedLanguageModel) or model.reads == "any_order":
         raise SesameError(f"{name} has no trained head for masked tokens; use another model")
     raise SesameError(
         f"{name} has no log-probability of a text: it reads {model.reads}; "
@@ -299,14 +299,14 @@ def _masked(
                 end += 1
             row[first + start : first + end] = [tokenizer.mask] * (end - start)
             rows.append(row)
-        hidden = _hidden_at(model, rows, torch.from_numpy(position[batch.start : batch.stop] + first))
+        hidden = _hidden_at(model, tokenizer, rows, torch.from_numpy(position[batch.start : batch.stop] + first))
         scores = log_likelihoods(model, hidden, torch.tensor(targets, device=hidden.device)).cpu().numpy()
         for i, score in zip(batch, scores, strict=True):
             values[sentence[i]][position[i]] = score
     return values
 
 
-def _hidden_at(model: MaskedLanguageModel, rows: list[list[int]], positions: Tensor) -> Tensor:
-    """The hidden state at one position of each sequence, (rows, width)."""
+def _hidden_at(model: LanguageModel, tokenizer: AnyTokenizer, rows: list[list[int]], positions: Tensor) -> Tensor:
+    """The hidden state at one masked position of each sequence, (rows, width)."""
     ids, lengths = padded(rows, device_of(model))
-    return model(ids, lengths)[torch.arange(len(rows), device=ids.device), positions.to(ids.device)]
+    return holes.states(model, ids, lengths, positions.to(ids.device)[:, None], tokenizer.mask)[:, 0]

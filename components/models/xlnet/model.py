@@ -98,11 +98,13 @@ class XLNet(LanguageModel):
         index = torch.arange(length, device=device)[:, None] + memory - torch.arange(memory + length, device=device) + length - 1
         return self.dropout(vectors), index[None]
 
+    def _segments(self, ids: Tensor, segment_ids: Tensor | None) -> Tensor:
+        segments = torch.zeros_like(ids) if segment_ids is None else segment_ids
+        return segments if self.class_id is None else segments.masked_fill(ids == self.class_id, -1)
+
     def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
         """ids, segment_ids (batch, length); lengths (batch,) -> the embedding and every layer's output, each (batch, length, hidden)."""
-        segments = torch.zeros_like(ids) if segment_ids is None else segment_ids
-        if self.class_id is not None:
-            segments = segments.masked_fill(ids == self.class_id, -1)
+        segments = self._segments(ids, segment_ids)
         mask = (torch.arange(ids.shape[1], device=ids.device) < lengths[:, None])[:, None]
         relations = mask, *self._distances(ids.shape[1], 0), segments[:, :, None] != segments[:, None]
         states = [self.dropout(self.token_embedding(ids))]
@@ -138,6 +140,14 @@ class XLNet(LanguageModel):
             if i < len(self.blocks) - 1:
                 x = block(x, keys, *content)
         return self.dropout(queries), torch.stack(next_memory, 1)
+
+    def at_holes(self, ids: Tensor, lengths: Tensor, positions: Tensor, holes: Tensor) -> Tensor:
+        """The last layer of the queries at some holes, given all tokens that are in none: ids (batch, length), holes (batch, length) bool,
+        positions (batch, targets) of holes -> (batch, targets, hidden)."""
+        inside = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+        order = holes.long().masked_fill(~inside, 2)  # what is visible, the holes, and padding, which nothing sees
+        memory = self.head_bias.new_zeros(len(ids), self.num_layers, 0, self.width)
+        return self(ids, order, positions, self._segments(ids, None), memory)[0]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., hidden) -> (..., vocab_size)."""

@@ -117,7 +117,7 @@ def test_wrong_settings_are_a_line(change, said):
 
 
 def test_a_loss_that_is_not_a_number_is_a_line(lab):
-    lab["derived"]["both"]["by"]["recipe"]["learning_rate"] = 1e20
+    lab["derived"]["both"]["by"]["recipe"] |= {"learning_rate": 1.0, "weight_decay": 1e20}
     YAML().dump(lab, Path("params.yaml"))
     done = run_stage("components.derive", "both")
     assert done.returncode == 2 and "not a number in epoch 1 of multi-task tuning; lower" in done.stderr

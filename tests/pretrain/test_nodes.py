@@ -293,7 +293,7 @@ def test_a_save_of_two_ranks_goes_on_with_one_and_with_four(project, start):
 def test_what_is_wrong_in_the_training_ends_all_nodes_at_once(project):
     """Not tried again, since it would fail again: said on either, with the stage's own exit code."""
     port = free_port()
-    wrong = {"optimizer": {"learning_rate": 1e20, "clip_norm": None, "warmup": 0.0}}
+    wrong = {"optimizer": {"learning_rate": 1.0, "weight_decay": 1e20, "warmup": 0.0}}
     write_params(**SETTINGS | wrong, run=nodes(port))
     other = another(project)
     with running(project, "components.pretrain", "gpt") as head, joining(other, port) as node:

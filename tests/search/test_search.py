@@ -147,11 +147,11 @@ def test_halving_stops_trainings_for_real(project, tokens):
 
 def test_a_diverged_trial_is_a_result(project, tokens, capsys):
     save_models(tokens)
-    found = searched(checked(space={"learning_rate": {"choices": [1e-3, 1e20]}, "epochs": {"choices": [2]}}, budget={"trials": 6}))
-    states = [(row["state"], float(row["learning_rate"]) > 1, row["score"] == "", "not a number" in row["note"]) for row in rows()]
+    found = searched(checked(space={"weight_decay": {"choices": [1e-3, 1e30]}, "epochs": {"choices": [2]}}, budget={"trials": 6}))
+    states = [(row["state"], float(row["weight_decay"]) > 1, row["score"] == "", "not a number" in row["note"]) for row in rows()]
     assert set(states) == {("complete", False, False, False), ("failed", True, True, True)}
     assert found["failed"] + found["complete"] == 6 and "failed (the " in capsys.readouterr().out
-    assert found["best"]["drawn"]["learning_rate"] == 1e-3
+    assert found["best"]["drawn"]["weight_decay"] == 1e-3
 
 
 def test_constant_predictions_have_no_correlation_and_fail(project, tokens):

@@ -173,6 +173,11 @@ def one(address: str) -> Stage:
         return Stage(_name(stage), (), stage.desc or "", _meta(stage), stage.relpath)
 
 
+def _overlap(path: str, other: str) -> bool:
+    """Whether two paths are one, or one is inside the other."""
+    return path == other or path.startswith(f"{other}/") or other.startswith(f"{path}/")
+
+
 def reads_what_git_keeps(plan: Sequence[Stage]) -> set[str]:
     """Names of the stages of a plan that read outputs which are not in DVC's cache: `report`, which reads the metrics of all others."""
     with opened() as repo:
@@ -181,7 +186,7 @@ def reads_what_git_keeps(plan: Sequence[Stage]) -> set[str]:
         return {
             _name(stage) for stage in repo.index.stages if _name(stage) in names
             for dep in stage.deps if not isinstance(dep, ParamsDependency) and dep.protocol == "local"
-            if any(path == dep.fs_path or path.startswith(f"{dep.fs_path}/") or dep.fs_path.startswith(f"{path}/") for path in kept)
+            if any(_overlap(path, dep.fs_path) for path in kept)
         }  # fmt: skip
 
 
@@ -191,7 +196,7 @@ def read_from(repo: Repo, stage: Stage, upstream: Sequence[Stage]) -> list[str]:
     digested = [each.address for each in upstream if each.is_digest]
     read = [dep.fs_path for address in (stage.address, *digested) for dep in known[address].deps]
     written = [out.fs_path for each in upstream for out in known[each.address].outs if out.use_cache]
-    return [path for path in written if any(path == dep or path.startswith(f"{dep}/") or dep.startswith(f"{path}/") for dep in read)]
+    return [path for path in written if any(_overlap(path, dep) for dep in read)]
 
 
 def folders(plan: Sequence[Stage]) -> list[str]:
@@ -257,7 +262,7 @@ def _in_run_cache(repo: Repo, stage, expected: Mapping[str, HashInfo], unknown: 
     if any(isinstance(dep, ParamsDependency) or dep.protocol != "local" for dep in stage.deps):
         return {}
     for dep in stage.deps:
-        if any(path == dep.fs_path or path.startswith(f"{dep.fs_path}/") or dep.fs_path.startswith(f"{path}/") for path in unknown):
+        if any(_overlap(path, dep.fs_path) for path in unknown):
             return {}
         if dep.fs_path not in expected and not dep.exists:
             return {}

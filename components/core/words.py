@@ -4,6 +4,7 @@ Python's `\\w` has no combining marks: it cuts हिन्दी into bare cons
 vowels, and letters whose accent is a separate character.
 """
 
+import re
 import unicodedata
 
 SELECTORS = range(0xFE00, 0xFE10)
@@ -37,3 +38,8 @@ UNSPACED = rf"[{HAN}{OTHERS}][{MARKS}]*"
 """A character of such a script with its marks, which stands for a word where words are compared."""
 EAST_ASIAN = rf"{HAN}\u3040-\u30ff\u3000-\u303f\uff00-\uff9f"
 """Chinese, kana, and the punctuation and wide forms beside them, for use within brackets: a line may end anywhere between two of these."""
+
+
+def characters_apart(text: str) -> str:
+    """Put blanks around each character of a script without blanks, with its marks, so that it counts as a word."""
+    return text if text.isascii() else re.sub(UNSPACED, r" \g<0> ", text)

@@ -1,7 +1,6 @@
 """Generation with a masked model: fill the masks of a text, then mask and fill them again."""
 
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -11,7 +10,6 @@ from components.core.keyed import uniform
 from components.generate import gaps
 from components.generate.search import draw
 from components.models import holes, store
-from components.models.common.masked import MaskedLanguageModel
 from components.models.contract import LanguageModel
 from components.params import Beam, Greedy, HowWritten
 from components.text.tokenizer import Tokenizer
@@ -88,9 +86,7 @@ class Filler:
 
 def fills(name: str) -> bool:
     """Whether a model of data/models predicts tokens from both sides."""
-    architecture = store.about(Path("data/models", name)).architecture
-    masked = issubclass(import_module(f"components.models.{architecture.name}.model").Model, MaskedLanguageModel)
-    return masked or architecture.reads == "any_order"
+    return store.about(Path("data/models", name)).architecture.reads in holes.HEADS
 
 
 def load(name: str, rounds: int) -> Filler:

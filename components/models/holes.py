@@ -3,15 +3,15 @@
 import torch
 from torch import Tensor
 
-from components.models.common.masked import MaskedLanguageModel
 from components.models.contract import LanguageModel
+
+HEADS = {"both_sides": "head_transform", "any_order": "head_bias"}
+"""How such models read -> the module without which their head is not trained."""
 
 
 def predicts(model: LanguageModel) -> bool:
     """Whether a model has a trained head for tokens that it does not see."""
-    if model.reads == "any_order":
-        return "head_bias" not in model.absent
-    return isinstance(model, MaskedLanguageModel) and "head_transform" not in model.absent
+    return model.reads in HEADS and HEADS[model.reads] not in model.absent
 
 
 def states(model: LanguageModel, ids: Tensor, lengths: Tensor, positions: Tensor, mask: int) -> Tensor:

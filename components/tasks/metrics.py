@@ -18,7 +18,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from components import params
 from components.core.errors import SesameError
-from components.core.words import HAN, MARKS, OTHERS, WORD
+from components.core.words import HAN, OTHERS, WORD, characters_apart
 from components.tasks import Example
 
 Metric = Callable[[params.Task, list[Example], list], float | None]
@@ -77,9 +77,6 @@ def _correlation(function: Callable) -> Metric:
     return correlation
 
 
-UNSPACED = re.compile(rf"([{HAN}{OTHERS}][{MARKS}]*)")
-
-
 def normalised(answer: str, language: str) -> str:
     """Return an answer in lower case, without punctuation and extra white space, an English one as SQuAD's script does it: without
     articles, and with the punctuation of ASCII only (Rajpurkar et al. 2016). In other languages punctuation is that of Unicode, too, and
@@ -103,7 +100,7 @@ def _same(prediction: str, answer: str, language: str) -> float:
 
 def _overlap(prediction: str, answer: str, language: str) -> float:
     """F1 over the words of two answers, or over characters in scripts without blanks."""
-    predicted, correct = (UNSPACED.sub(r" \1 ", normalised(text, language)).split() for text in (prediction, answer))
+    predicted, correct = (characters_apart(normalised(text, language)).split() for text in (prediction, answer))
     if predicted == correct:
         return 1.0
     common = sum((Counter(predicted) & Counter(correct)).values())
@@ -154,7 +151,7 @@ class RougeTokens:
         self.english = DefaultTokenizer(use_stemmer=True)
 
     def tokenize(self, text: str) -> list[str]:
-        words = WORDS.findall(UNSPACED.sub(r" \1 ", normalize("NFKC", text).lower()))
+        words = WORDS.findall(characters_apart(normalize("NFKC", text).lower()))
         return [token for word in words for token in (self.english.tokenize(word) if word.isascii() else [word])]
 
 

@@ -24,7 +24,6 @@ from components.evaluations.inference import AnyTokenizer, by_length, device_of,
 from components.evaluations.minimal_pairs.alignment import single_word, span_of_tokens, word_of_tokens
 from components.evaluations.minimal_pairs.pairs import Pair
 from components.models import holes
-from components.models.common.masked import MaskedLanguageModel
 from components.models.contract import LanguageModel
 from components.objectives.scoring import CPU_TARGETS
 
@@ -188,7 +187,7 @@ def checked(model: LanguageModel, tokenizer: AnyTokenizer, protocol: str, name: 
         return protocol
     if supported:
         raise SesameError(f"{name} has no {protocol}: it reads {model.reads}; use {' or '.join(supported)}")
-    if isinstance(model, MaskedLanguageModel) or model.reads == "any_order":
+    if model.reads in holes.HEADS:
         raise SesameError(f"{name} has no trained head for masked tokens; use another model")
     raise SesameError(
         f"{name} has no log-probability of a text: it reads {model.reads}; "

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from components import params
-from components.core.words import UNSPACED
+from components.core.words import characters_apart
 from components.text.corpora import Document
 
 CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ud800-\udfff]")
@@ -140,8 +140,7 @@ class Cleaner:
 
         In scripts without blanks between words a character is a word. Documents of fewer than `near_duplicates_min_words`
         are not compared."""
-        text = " ".join(document).casefold()
-        words = (text if text.isascii() else re.sub(UNSPACED, r" \g<0> ", text)).split()
+        words = characters_apart(" ".join(document).casefold()).split()
         if len(words) < self.options.near_duplicates_min_words:
             return False
         shingles = {" ".join(words[i : i + SHINGLE]).encode() for i in range(max(1, len(words) - SHINGLE + 1))}

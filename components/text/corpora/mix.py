@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from unicodedata import normalize
 
-from components.core.words import MARKS, UNSPACED, WORD
+from components.core.words import MARKS, UNSPACED, WORD, characters_apart
 from components.params import Params
 from components.stages import stage
 from components.stages.outputs import read_lines, reading
@@ -90,8 +90,7 @@ class HeldOut:
 
 def words_in(sentence: str) -> list[str]:
     """Return the words of a sentence; in a script without blanks between words, its characters."""
-    text = plain(sentence)
-    return _WORD.findall(text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text))
+    return _WORD.findall(characters_apart(plain(sentence)))
 
 
 def characters_in(sentence: str) -> int:

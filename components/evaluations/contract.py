@@ -1,7 +1,7 @@
 """The result of evaluating one model, and checks that all kinds of evaluation share."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ class Answers:
     items: pd.DataFrame
     """The table to write, one row per item."""
     figures: dict[str, Any]
-    """More figures: `error`, the standard error of the score, and `references`, scores of baselines."""
+    """More figures: `references`, scores of baselines, and counts. With several pre-trainings those of the first."""
     measure: str = "accuracy"
     """The unit of the values."""
     clusters: np.ndarray | None = None
@@ -41,6 +41,8 @@ class Answers:
     independent."""
     layers: Sequence[Mapping[str, float]] = ()
     """Figures of every layer, the embedding first, for evaluations of single layers."""
+    averaged: Mapping[str, float] = field(default_factory=dict)
+    """Further figures of the model. With several pre-trainings their mean is reported."""
 
 
 def side(values: np.ndarray, weights: np.ndarray, drawn: bool = True, clusters: np.ndarray | None = None) -> verdicts.Side:

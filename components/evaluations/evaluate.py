@@ -30,8 +30,9 @@ def evaluate(params: Params, name: str, run: Run) -> dict:
     compute.prepare(params.finetune.threads)
     kind = params.evaluations[evaluation].kind
     first, *others = pretrainings(Path("data/models", model))
-    answers = evaluate_model(kind, evaluation, first)
-    trained = np.stack([answers.values, *(evaluate_model(kind, evaluation, other).values for other in others)])
+    of_trained = [evaluate_model(kind, evaluation, weights) for weights in (first, *others)]
+    answers, trained = of_trained[0], np.stack([each.values for each in of_trained])
+    averaged = {key: float(np.mean([each.averaged[key] for each in of_trained])) for key in answers.averaged}
     of_twins = [evaluate_model(kind, evaluation, first, seed) for seed in params.evaluate.twins]
     twins = np.stack([twin.values for twin in of_twins])
     columns = {f"score_{other.name}": values for other, values in zip(others, trained[1:], strict=True)}
@@ -49,7 +50,7 @@ def evaluate(params: Params, name: str, run: Run) -> dict:
     for number, layer in enumerate(layers):
         print(f"layer {number}: " + ", ".join(f"{key.replace('_', ' ')} {value:.3f}" for key, value in layer.items()))
     about = {"protocol": answers.protocol, "measure": answers.measure}
-    return about | figures | answers.figures | ({"layers": layers} if layers else {})
+    return about | answers.figures | averaged | figures | ({"layers": layers} if layers else {})
 
 
 def by_layer(answers: Answers, twins: Sequence[Answers]) -> list[dict[str, float]]:

@@ -25,13 +25,12 @@ def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
     for model, evaluation in all_params.asked:
         measured = metrics["evaluate", f"{model}-{evaluation}"]
         about = {key: measured[key] for key in ("protocol", "measure")} | {"model": model, "evaluation": evaluation}
-        hard, runs = measured.get("bigram_wrong", {}), measured["pretrainings"]
+        runs = measured["pretrainings"]
         rows.append(about | {
             "group": EVERYTHING, "items": measured["items"], "score": measured["score"], "error": measured["error"],
             "random": measured["random"]["mean"], "random_std": measured["random"]["std"], **measured["gain"],
             **measured.get("references", {}),
-            "margin": measured.get("margin"), "bigram_wrong": hard.get("accuracy"), "bigram_wrong_items": hard.get("items"),
-            "left_out": measured["left_out"],
+            **{key: measured.get(key) for key in ("margin", "bigram_wrong", "bigram_wrong_items")}, "left_out": measured["left_out"],
             "pretrainings": len(runs), "std": stdev(runs) if len(runs) > 1 else None,
         })  # fmt: skip
         if measured["gain"]["p"] is None:  # a single item

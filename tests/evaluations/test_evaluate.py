@@ -156,6 +156,16 @@ def test_a_gain_has_the_noise_of_items_and_twins():
     assert figures["items"] == 393 and figures["left_out"] == 7
 
 
+def test_an_error_is_over_items_and_pretrainings():
+    """That of the first pre-training's items alone is .015."""
+    rng = np.random.default_rng(0)
+    trained = (rng.random((3, 400)) < [[0.9], [0.6], [0.75]]).astype(float)
+    answers = Answers("rule", trained[0], np.full(400, "all"), np.ones(400), pd.DataFrame(), {})
+    between, items = trained.mean(1).var(ddof=1) / 3, trained.mean(0).var(ddof=1) / 400
+    twins = rng.integers(0, 2, (2, 400)).astype(float)
+    assert compare(answers, trained, twins)["error"] == pytest.approx((between + items) ** 0.5, rel=0.1)
+
+
 @pytest.mark.parametrize("clusters", [None, np.array([0, 0, 1])])
 def test_a_single_item_has_neither_error_nor_interval(clusters):
     answers = Answers("rule", np.array([1.0, np.nan, np.nan]), np.full(3, "all"), np.ones(3), pd.DataFrame(), {}, clusters=clusters)

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from components import params
+from components.evaluations.evaluate import compare, evaluate_model
 from components.models.pretrainings import pretrainings
 from components.params.models import BETWEEN_SEEDS
 from tests.conftest import ran, tiny_params
@@ -50,6 +51,11 @@ def test_each_repeat_is_the_training_of_its_seed_and_none_is_trained_twice(proje
         assert made["cost"][key] == sum(own[key] for own in cost)
 
 
+def of_pretrained(folder: Path) -> list[dict]:
+    rows = map(json.loads, (folder / "predictions.jsonl").read_text().splitlines())
+    return [row for row in rows if row["init"] == "pretrained"]
+
+
 def test_evaluations_ask_all_pretrainings_and_each_seed_of_a_tuning_has_its_own(project):
     Path("data/corpora/tiny/test.txt").write_text(
         "\n\n".join(f"{name} {said}" for name in ("mary", "john", "anna") for said in ("sees an old dog .", "was here .")) + "\n"
@@ -60,6 +66,8 @@ def test_evaluations_ask_all_pretrainings_and_each_seed_of_a_tuning_has_its_own(
     )
     raw["models"]["gpt"] |= {"pretrainings": 2}
     raw["finetune"] |= {"seeds": [1, 2]}
+    raw["adapt"] = {"models": ["gpt"], "methods": ["full"], "tasks": ["same"], "recipes": {"full": raw["finetune"]["recipes"]["gpt"]}}
+    raw["learning_curve"] = {"models": ["gpt"], "tasks": ["same"], "train_examples": [60], "min_steps": 1, "baselines": ["majority"]}
     Path("params.yaml").write_text(json.dumps(raw))
     ran("pretrain", "gpt")
     ran("evaluations", "pairs")
@@ -67,9 +75,18 @@ def test_evaluations_ask_all_pretrainings_and_each_seed_of_a_tuning_has_its_own(
     items, measured = pd.read_csv("data/evaluated/gpt/pairs/items.csv"), metrics("evaluate", "gpt-pairs")
     assert measured["pretrainings"] == pytest.approx([items["score"].mean(), items["score_2"].mean()])
     assert measured["score"] == pytest.approx(sum(measured["pretrainings"]) / 2)
+    answers = [evaluate_model("minimal_pairs", "pairs", folder) for folder in pretrainings(Path("data/models/gpt"))]
+    trained, twins = items[["score", "score_2"]].to_numpy().T, items[["random_1", "random_2"]].to_numpy().T
+    assert measured["error"] == compare(answers[0], trained, twins)["error"], "over pre-trainings, too"
+    margins = [each.averaged["margin"] for each in answers]
+    assert measured["margin"] == pytest.approx(sum(margins) / 2) and margins[0] != margins[1]
     ran("finetune", "gpt-same")
     with_both = metrics("finetune", "gpt-same")
     assert with_both["pretrainings"] == 2
+    ran("finetune.adapt", "gpt-full-same")
+    ran("finetune.learning_curve", "gpt-same")
+    for folder in ("adapted/gpt/full/same", "learning_curves/gpt/same/60"):
+        assert of_pretrained(Path("data", folder)) == of_pretrained(Path("data/scores/gpt/same")), "with the same pre-trainings"
     # the second seed begins from the second pre-training: with the first one's weights there, it comes out differently
     scores = with_both["pretrained"]["test"]["accuracy"]["values"]
     first = Path("data/models/gpt/model.safetensors").read_bytes()

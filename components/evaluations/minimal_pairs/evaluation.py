@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from components.core import storage
-from components.evaluations.contract import MIN_ITEMS, Answers
+from components.evaluations.contract import Answers, group_weights
 from components.evaluations.inference import AnyTokenizer
 from components.evaluations.minimal_pairs import pairs, readers, rules, scoring
-from components.evaluations.minimal_pairs.accuracy import TIE, accuracies, is_right
+from components.evaluations.minimal_pairs.accuracy import TIE, is_right
 from components.evaluations.minimal_pairs.config import MinimalPairs, PairColumns
 from components.evaluations.minimal_pairs.ngrams import NGrams
 from components.models.contract import LanguageModel
@@ -62,23 +62,20 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     good, bad = scoring.score_pairs(model, tokens, items, protocol, name)
     both = good.scored & bad.scored
     sums = [np.where(both, side.log_probability, np.nan) for side in (good, bad)]
+    margin = sums[0] - sums[1]
     # in published sets each paradigm counts the same; generated ones have from two to thousands of pairs, which count the same
     by_pair = read_json(folder / "card.json")["made"]
-    overall = accuracies(items, *sums, (good.pieces, bad.pieces), by_pair=by_pair).overall
-    margin, paradigms = sums[0] - sums[1], np.array([pair.paradigm for pair in items])
-    sizes = pd.Series(paradigms).map(pd.Series(paradigms[both]).value_counts()).fillna(1).to_numpy(float)
-    weights = np.ones(len(items)) if by_pair else 1 / sizes
+    weights = np.ones(len(items)) if by_pair else group_weights([pair.paradigm for pair in items], margin)
     ngrams = pd.read_csv(folder / "ngrams.csv")
     references = {word: float(np.average(is_right(ngrams[word].to_numpy()), weights=weights * both)) for word in ORDERS.values()}
     hard = both & (ngrams["bigram"].to_numpy() <= TIE)
     figures = {
-        "error": overall.accuracy_error if overall.pairs >= MIN_ITEMS else None, "margin": overall.margin,
-        "margin_error": overall.margin_error, "unequal_pieces": overall.unequal,
-        "unknown_pieces": int(good.unknown.sum() + bad.unknown.sum()), "references": references,
-        "bigram_wrong": {"accuracy": float(is_right(margin[hard]).mean()) if hard.any() else None, "items": int(hard.sum())},
+        "unknown_pieces": int(good.unknown.sum() + bad.unknown.sum()), "references": references, "bigram_wrong_items": int(hard.sum()),
     }  # fmt: skip
+    averaged = {"margin": float(np.average(margin[both], weights=weights[both]))} if both.any() else {}
+    averaged |= {"bigram_wrong": float(is_right(margin[hard]).mean())} if hard.any() else {}
     table = pd.DataFrame([{"id": pair.id, "paradigm": pair.paradigm, "phenomenon": pair.phenomenon} for pair in items])
     return Answers(
-        protocol, np.where(both, is_right(margin), np.nan), table["phenomenon"].to_numpy(), weights / weights.mean(),
-        table.assign(good=sums[0], bad=sums[1]), figures,
+        protocol, np.where(both, is_right(margin), np.nan), table["phenomenon"].to_numpy(), weights,
+        table.assign(good=sums[0], bad=sums[1]), figures, averaged=averaged,
     )  # fmt: skip

@@ -19,8 +19,7 @@ def adapt(all_params: params.Params, name: str, run: Run) -> dict:
     model, method, task = declared[name]
     recipe = config.recipes[method]
     run.tag(model=model, task=task, method=recipe.method)
-    folders = dict.fromkeys(all_params.finetune.seeds, Path("data/models", model))
-    scores = Path("data/adapted", model, method, task)
+    folders, scores = runs.weights_of_seeds(all_params, model), Path("data/adapted", model, method, task)
     tags = {"stage": "adapt", "recipe": method}
     return runs.run_seeds(all_params, model, folders, task, recipe, ["pretrained"], scores, run, tags) | {"recipe": method}
 

@@ -23,7 +23,7 @@ def learning_curve(all_params: params.Params, name: str, run: Run) -> dict:
         raise SesameError(f"{name} is not in learning_curve of params.yaml (there are: {', '.join(declared) or 'none'})")
     model, task_name = declared[name]
     run.tag(model=model, task=task_name, method=config.recipes[model].method)
-    folders, points, cost = dict.fromkeys(config.seeds, Path("data/models", model)), {}, {"tokens": 0, "flops": 0}
+    folders, points, cost = runs.weights_of_seeds(all_params, model), {}, {"tokens": 0, "flops": 0}
     rows = len(tasks.read(Path("data/tasks", task_name), "train"))
     for size in dict.fromkeys(min(size, rows) for size in block.train_examples):  # a point larger than the task is the whole task
         print(f"{size:,} of {rows:,} examples", flush=True)

@@ -22,6 +22,7 @@ from components.finetune import loop
 from components.finetune.data import Encoded
 from components.finetune.task_setup import PreparedModel, TaskSetup, check_max_length, reported_split
 from components.models import store
+from components.models.pretrainings import pretrainings
 from components.tasks import Example, metrics
 
 
@@ -82,6 +83,12 @@ class InputCache:
         return {"train": train, **self.features}
 
 
+def weights_of_seeds(all_params: params.Params, model: str) -> dict[int, Path]:
+    """The model's folder for each seed of `finetune`. A model with several pre-trainings has another one for each seed in turn, so that the
+    deviation over seeds includes that of pre-training."""
+    return dict(zip(all_params.finetune.seeds, itertools.cycle(pretrainings(Path("data/models", model)))))
+
+
 def run_seeds(
     all_params: params.Params, model_name: str, folders: Mapping[int, Path], task_name: str, recipe: params.Recipe, inits: Sequence[str],
     scores_folder: Path, run: Run, tags: Mapping[str, str],
@@ -119,7 +126,7 @@ def run_seeds(
     return {
         "model": model_name, "derived": store.about(folder).derived_by, "task": task_name, "method": recipe.method,
         "metric": task.metric, "split": reported_split(task), "pair": recipe.pair if setup.pair else None,
-        "protocol": setup.protocol(recipe),
+        "protocol": setup.protocol(recipe), "pretrainings": len(set(folders.values())),
         "trainable_parameters": trainable, "trainable_share": trainable / parameters,
         "costs": {runs.init: runs.costs for runs in all_runs},
         "cut": {split: texts.cut for split, texts in cache.encoded.items()},

@@ -269,3 +269,11 @@ def test_a_word_goes_on_over_its_combining_marks():
     """By the characters' own classes हिन्दी and an accent that stands by itself were cut."""
     assert alignment.word_of_tokens("हिन्दी", [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6)]) == [0] * 5
     assert alignment.word_of_tokens("cafe\u0301s!", [(0, 4), (4, 5), (5, 6), (6, 7)]) == [0, 0, 0, 1]
+
+
+def test_each_token_of_a_script_without_blanks_is_a_word():
+    """As `word_ids` of the tokenizers has it, by which minicons masks; a sentence was one word."""
+    assert alignment.word_of_tokens("我喜欢cats", [(0, 1), (1, 2), (2, 3), (3, 6), (6, 7)]) == [0, 1, 2, 3, 3]
+    assert alignment.word_of_tokens("学习汉语", [(0, 2), (2, 4)]) == [0, 1]
+    assert alignment.word_of_tokens("ภาษาไทย", [(0, 4), (4, 7)]) == [0, 1]
+    assert alignment.word_of_tokens("ที่นี่", [(0, 2), (2, 3), (3, 6)]) == [0, 0, 1], "a mark stays with its letter"

@@ -17,7 +17,10 @@ from components.objectives.examples.masked import MaskedBatches, scatter_targets
 from components.objectives.mlm.config import MaskedLM
 from components.objectives.noise.spans import mask_spans
 from components.objectives.scoring import IGNORED
+from components.text import encode, tokenizer
+from components.text.encode.splits import with_specials
 from components.text.tokenizer import CLS, MASK, SEP, SPECIALS
+from components.text.tokenizer import __main__ as tokenizer_stage
 from tests.conftest import tiny_params
 
 PLAIN = MaskedLM(name="mlm", next_sentence=False)
@@ -50,6 +53,23 @@ def test_no_span_goes_over_a_separator(tokens, train_split, changes):
                 assert SEP not in ids[first + 1 : last] and CLS not in ids[first + 1 : last]
                 inside += last - first > 2
     assert inside > 50
+
+
+@pytest.mark.parametrize("changes", [{"whole_word": True}, {"span_probability": 0.2}])
+def test_chinese_is_masked_by_tokens_and_not_by_sentences(tmp_path, changes):
+    """There are no blanks, so a sentence was one word, and a third of the rows was masked whole."""
+    rng = np.random.default_rng(0)
+    documents = [["".join(map(chr, rng.integers(0x4E00, 0x4E80, rng.integers(10, 30)))) + "。" for _ in range(2)] for _ in range(200)]
+    sentences = [sentence for document in documents for sentence in document]
+    tokenizer_stage._fit(params.Tokenizer(corpus="c", kind="bpe", vocab_size=400), iter(sentences), tmp_path, "chinese")
+    own = tokenizer.load(tmp_path)
+    flat, segments = with_specials(own.encode(sentences), np.full(200, 2), "uint16")
+    text = encode.Split((encode.Shard(flat, segments, np.arange(0, 401, 2)),))
+    batches = batches_of(PLAIN.model_copy(update=changes), own, text, 64)
+    rows = [batches[step].tensors for step in range(batches.epoch_steps())]
+    masked = torch.cat([(row["labels"] != IGNORED).sum(1) for row in rows])
+    size = torch.cat([row["lengths"] for row in rows]) - 2
+    assert (masked / size).max() < 0.5 and 0.12 < masked.sum() / size.sum() < 0.18
 
 
 def test_doc_sentences_stay_in_their_document(tokens, train_split):

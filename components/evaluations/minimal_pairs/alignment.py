@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.core.words import MARKS
+from components.core.words import HAN, MARKS, OTHERS
 
-INSIDE_WORD = re.compile(rf"[\w{MARKS}]{{2}}")
-"""Two characters without a word boundary between them: letters, digits and combining marks."""
+LETTER = rf"(?![{HAN}{OTHERS}])\w"
+INSIDE_WORD = re.compile(rf"[\w{MARKS}][{MARKS}]|(?:{LETTER}|[{MARKS}]){LETTER}")
+"""Two characters without a word boundary between them: letters, digits and combining marks. In scripts without blanks between words
+each token is a word, as it is for the tokenizers of `transformers` and for whole-word masking here."""
 
 
 def word_of_tokens(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:

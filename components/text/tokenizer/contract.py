@@ -1,10 +1,13 @@
 """The interface of a tokenizer for pre-training."""
 
+import re
 from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+
+from components.core import words
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """Special tokens, with ids 0 to 4 in every vocabulary. `[CLS]` begins a document, `[SEP]` ends a segment."""
@@ -61,8 +64,12 @@ class Tokenizer(ABC):
 
     @cached_property
     def starts_word(self) -> np.ndarray:
-        """Whether a word starts with the id (vocab_size,), boolean."""
-        return np.array([piece.startswith(b" ") for piece in self.pieces])
+        """Whether a word starts with the id (vocab_size,), boolean.
+
+        In scripts without blanks between words each token starts one, as in BERT's Chinese vocabulary: a sentence would be one word.
+        """
+        opens = re.compile(rf" |{words.UNSPACED}")
+        return np.array([bool(opens.match(piece.decode(errors="replace"))) for piece in self.pieces])
 
     def characters(self, shortest: int = 1, longest: int = 32) -> np.ndarray:
         """Return the byte ids of each token (vocab_size, length): 0 is padding, 1-256 are bytes, from 257 on special tokens.

@@ -255,6 +255,7 @@ def table(all_params: params.Params, study: str, compared: list[Comparison]) -> 
             for key in PRETRAINING:
                 values = [figure[key] for figure in figures]
                 row |= {key: np.mean(values), f"{key}_std": np.std(values, ddof=1) if len(values) > 1 else np.nan}
+            row["perplexity"] = np.exp(row["loss"])  # of the mean loss, which the table shows beside it
             row |= _differences(LOSS, differences.get((LOSS, variant, milestone)))
             for task in block.measures:
                 if task in block.tasks:

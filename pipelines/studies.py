@@ -12,7 +12,8 @@ from components.core import storage, tracking
 from components.core.errors import SesameError
 from components.params import LOSS
 from components.stages.outputs import read_json
-from components.studies.folders import REPORTS
+from components.studies import folders
+from components.studies.folders import RATES, REPORTS
 from pipelines import terminal
 
 BUDGET = ("parameters", "tokens", "steps", "flops", "seconds")
@@ -44,7 +45,10 @@ def clear_removed(name: str) -> None:
     """Remove what variants and seeds have left that the params no longer have:
     DVC would still see it beside the others. Its cache keeps it."""
     block = _declared(name)
-    known = {str(seed) for seed in block.seeds}
+    known, rates = {str(seed) for seed in block.seeds}, set()
+    for trial in params.rate_trials({name: block}):
+        known.add(RATES)
+        rates |= {folders.rate_trials(name, trial.variant) / f"{trial.label}.json", folders.chosen_rate(name, trial.variant)}
     storage.STATE.mkdir(exist_ok=True)
     with suppress(Timeout), FileLock(storage.STATE / "flow.lock").acquire(timeout=0):  # a flow at work may be reading them
         for root in (Path("data/variants", name), Path("data/studies", name)):
@@ -54,6 +58,10 @@ def clear_removed(name: str) -> None:
             for folder in root.glob("*/*"):
                 if folder.is_dir() and folder.name not in known:
                     shutil.rmtree(folder)
+        for pattern in (f"*/{RATES}/*", "*/rate.json"):
+            for file in Path("data/variants", name).glob(pattern):
+                if file not in rates:
+                    file.unlink()
 
 
 def show(name: str) -> None:

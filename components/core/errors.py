@@ -54,6 +54,10 @@ class SesameError(Exception):
         super().__init__(without_secrets(message))
 
 
+class Diverged(SesameError):
+    """A training whose loss became infinite or no number."""
+
+
 class Unreachable(SesameError):
     """An error that may disappear by itself: no network, a server that is busy or down. The stage is retried."""
 

@@ -1,6 +1,6 @@
 """Settings that all optimizers of pre-training share."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -40,6 +40,11 @@ class OptimizerBlock(Block):
     layer_decay: Annotated[float, Field(gt=0, le=1), Added(neutral=1.0)] = 1.0
     """Factor of the learning rate from each layer to the one below: discriminative rates to continue the training of a model
     (Howard and Ruder 2018, section 3.2: 1 / 2.6 = 0.385)."""
+
+    def at_rate(self, factor: float) -> Self:
+        """The same settings with all learning rates times a factor. Raise ValidationError where one is too large then."""
+        rates = {name: getattr(self, name) * factor for name in type(self).model_fields if name.endswith("learning_rate")}
+        return type(self).model_validate(self.model_dump(exclude_unset=True) | rates)
 
     @model_validator(mode="after")
     def schedule_fits(self):

@@ -84,6 +84,21 @@ from components.params.text import (
     Tokenizer,
 )
 from components.params.tickets import Tickets
-from components.params.variants import Member, begun_by, loss_target, members, read_by, trained_by, tuned, varied
+from components.params.variants import (
+    Member,
+    RateTrial,
+    at_rate,
+    begun_by,
+    loss_target,
+    members,
+    rate_trials,
+    read_by,
+    trained_by,
+    trained_on_text,
+    tried,
+    tries_rates,
+    tuned,
+    varied,
+)
 from components.params.vectors import ContextualVectors, PpmiSvd, PublishedVectors, SkipGram, Vectors
 from components.params.whole import Energy, Params, Resources

@@ -19,7 +19,7 @@ from components.params.recipes import ATTACHED, IN_WORDS, OF_CLASSES, ONE_LAYER,
 from components.params.studies import LOSS, Study
 from components.params.tasks import Task
 from components.params.text import Tokenizer
-from components.params.variants import loss_target, read_by, tuned, varied
+from components.params.variants import at_rate, loss_target, read_by, tries_rates, tuned, varied
 from components.params.ways import SMALLER
 from components.params.whole import Params
 
@@ -177,6 +177,12 @@ def _study_fits(p: Params, name: str, study: Study) -> None:
             model = varied(p.models, study, variant, 1)
         except ValidationError as error:
             raise ValueError(f"{place}.change{first(error)}") from None
+        if tries_rates(study, variant):
+            for factor in study.learning_rates.factors:
+                try:
+                    at_rate(model, factor)
+                except ValidationError as error:
+                    raise ValueError(f"studies.{name}.learning_rates: {factor:g} times the rate of {variant}{first(error)}") from None
         try:
             recipe = tuned(study, variant)
         except ValidationError as error:

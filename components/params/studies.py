@@ -123,6 +123,16 @@ class Variant(Block):
         return self
 
 
+class LearningRates(Block):
+    """The learning rates that each variant tries. It is trained once at each, and its seeds have the one with the lowest loss on the
+    validation text: the same effort for every variant."""
+
+    factors: Annotated[list[Annotated[float, Field(ge=0.001, le=1000)]], Field(min_length=2), Once]
+    """Times the variant's own learning rate (of Muon: both rates): `[0.5, 1, 2]`."""
+    seed: Seed
+    """The seed of these trainings. None of the study's: the chosen rate would be one that suits a seed that is compared."""
+
+
 class Paper(Block):
     """A published effect. It may be expected to come out otherwise at a small budget."""
 
@@ -179,6 +189,8 @@ class Study(Block):
     milestones: list[Count] = []
     """Models are also kept after these numbers of tokens, and fine-tuned like the last. Their learning rate has not
     decayed yet."""
+    learning_rates: Annotated[LearningRates | None, Added(neutral=None)] = None
+    """Each variant's learning rate is chosen among several; null: all have the one that is written."""
     train_examples: Annotated[Count | None, Added(neutral=None)] = None
     """Labelled examples of a fine-tuning; null: as many as `finetune` says."""
     eval_examples: Annotated[Count | dict[Name, Count] | None, Added(neutral=None)] = None
@@ -303,6 +315,20 @@ class Study(Block):
                 raise ValueError(
                     f"variants.{name}.start: {chain[1]} has no trained weights, as its init is random; "
                     "name another variant"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def learning_rates_fit(self):
+        if self.learning_rates is None:
+            return self
+        if self.learning_rates.seed in self.seeds:
+            raise ValueError(f"learning_rates.seed: {self.learning_rates.seed} is one of the study's seeds; take another")
+        for name, variant in self.variants.items():
+            if variant.start and variant.budget:
+                raise ValueError(
+                    f"variants.{name}: its training continues from {variant.start}, which learning_rates does not choose for; "
+                    "leave learning_rates or the variant out"
                 )
         return self
 

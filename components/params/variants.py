@@ -32,6 +32,38 @@ def members(studies: Mapping[str, Study]) -> Iterator[Member]:
                 yield Member(name, variant, seed)
 
 
+class RateTrial(NamedTuple):
+    """A training of a variant at one of the learning rates that its study tries."""
+
+    study: str
+    variant: str
+    factor: float
+
+    @property
+    def label(self) -> str:
+        """The factor, as stages and files can be called: 0.5 is `0_5`."""
+        return f"{self.factor:g}".replace(".", "_")
+
+    @property
+    def name(self) -> str:
+        """As its stage is called."""
+        return f"{self.study}-{self.variant}-{self.label}"
+
+
+def tries_rates(study: Study, variant: str) -> bool:
+    """Whether the learning rate of a variant is chosen among several. One that begins with another's models has that one's."""
+    return study.learning_rates is not None and study.variants[variant].start is None
+
+
+def rate_trials(studies: Mapping[str, Study]) -> Iterator[RateTrial]:
+    """All trainings of all studies that choose a learning rate."""
+    for name, study in studies.items():
+        for variant in study.variants:
+            if tries_rates(study, variant):
+                for factor in study.learning_rates.factors:
+                    yield RateTrial(name, variant, factor)
+
+
 KINDS = {
     part: {block.model_fields["name"].annotation.__args__[0]: block for block in blocks_of(union)}
     for part, union in (("architecture", Architecture), ("objective", Objective))
@@ -81,6 +113,28 @@ def varied(models: Mapping[str, Model], study: Study, variant: str, seed: int) -
     given = {"encoding": read_by(models, study, variant), "seed": seed, "budget": declared.budget or study.budget}
     given |= {"pretrainings": 1, "prompts": []}
     return Model.model_validate(laid_over(start.model_dump(exclude_unset=True), declared.change) | given)
+
+
+def at_rate(model: Model, factor: float) -> Model:
+    """A model's block with its learning rates times a factor. Raises ValidationError where one is too large then."""
+    return model.model_copy(update={"optimizer": model.optimizer.at_rate(factor)})
+
+
+def tried(models: Mapping[str, Model], studies: Mapping[str, Study], trial: RateTrial) -> Model:
+    """The block of a training that tries a learning rate."""
+    study = studies[trial.study]
+    return at_rate(varied(models, study, trial.variant, study.learning_rates.seed), trial.factor)
+
+
+def trained_on_text(models: Mapping[str, Model], studies: Mapping[str, Study], stage: str, name: str) -> Model | None:
+    """The block that a stage of a study pre-trains by, at the learning rate that is written; None for another stage."""
+    if stage in ("variant", "variant_at_rate", "further"):
+        member = next((member for member in members(studies) if member.name == name), None)
+        return member and varied(models, studies[member.study], member.variant, member.seed)
+    if stage == "rate_trial":
+        trial = next((trial for trial in rate_trials(studies) if trial.name == name), None)
+        return trial and tried(models, studies, trial)
+    return None
 
 
 def loss_target(models: Mapping[str, Model], study: Study, variant: str) -> str:

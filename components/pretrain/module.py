@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 
 from components import optimizers, params
-from components.core.errors import SesameError
+from components.core.errors import Diverged
 from components.core.keyed import uniform
 from components.core.tracking import Run
 from components.models.contract import LanguageModel
@@ -139,7 +139,7 @@ class Pretraining(L.LightningModule):
         optimizer.zero_grad(set_to_none=True)
 
     def read(self) -> None:
-        """Wait for the device; fetch losses and time of the steps since the last call. Raise SesameError if a loss was not finite."""
+        """Wait for the device; fetch losses and time of the steps since the last call. Raise Diverged if a loss was not finite."""
         if not self.unread:
             return
         losses = torch.stack([loss.double() for loss, _ in self.unread])
@@ -149,7 +149,7 @@ class Pretraining(L.LightningModule):
         self.clock = time.perf_counter()
         if bad:
             step = int(min(self.first_bad.item(), self.global_step))  # this rank may not have seen it: at most the current step
-            raise SesameError(
+            raise Diverged(
                 f"the loss or its gradient is not a number at step {step}; stopped before it changed the weights. The last good "
                 "checkpoint is kept; lower optimizer.learning_rate or set optimizer.clip_norm"
             )

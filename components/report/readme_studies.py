@@ -101,6 +101,8 @@ def _cost(name: str) -> str:
     """A sentence on the cost of a study's pre-trainings."""
     config = declared()
     hours = sum(float(row["seconds"]) * int(row["n"]) for row in rows(f"studies/{name}") if row["milestone"] == LAST) / 3600
+    tried = json.loads((REPORT / "studies" / f"{name}.json").read_text()).get("learning_rates", {})
+    hours += sum(of_variant["seconds"] for of_variant in tried.values()) / 3600
     kwh, usd = config.energy.pue * hours * config.energy.watts_per_core / 1000, hours * config.price.core_hour.on_demand
     return f"Its pre-trainings took {hours * 60:.0f} minutes of a core: {kwh:.3f} kWh, or ${usd:.2f} rented."
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from components import params
 from components.core.errors import SesameError
 from components.core.storage import output
-from components.params import Params, begun_by, members, read_by, trained_by
+from components.params import Params, begun_by, members, rate_trials, read_by, trained_by, tries_rates
 from components.stages.closure import forget
 from components.stages.registry import entries
 
@@ -58,21 +58,30 @@ def _parts_of(runs: Mapping[str, tuple], last: str) -> dict[str, dict]:
 def contents(params: Params) -> dict[Path, str]:
     """What the files should hold."""
     files = {file_of(each.stage, each.name): {"code": each.code, "settings": each.settings} for each in entries(params)}
-    trainings, further, intermediate, tunings = {}, {}, {}, {}
+    trainings, at_rate, further, intermediate, tunings = {}, {}, {}, {}, {}
     for member in members(params.studies):
         study = params.studies[member.study]
         read = {**member._asdict(), "encoding": read_by(params.models, study, member.variant)}
         if study.variants[member.variant].start is None:
-            trainings[member.name] = read
+            (at_rate if tries_rates(study, member.variant) else trainings)[member.name] = read
         elif study.variants[member.variant].by:
             intermediate[member.name] = {**member._asdict(), "start": begun_by(study, member.variant)}
         elif not study.variants[member.variant].only_tuned:
             further[member.name] = read | {"start": begun_by(study, member.variant)}
         tunings[member.name] = {**member._asdict(), "weights": trained_by(study, member.variant)}
+    trials = list(rate_trials(params.studies))
     # what DVC makes stages of, by other names than the sections: it has read those of both files
     made = {
         "studies": {name: {} for name in sorted(params.studies)},
         "trainings": trainings,
+        "rate_trials": {
+            trial.name: {
+                "study": trial.study, "variant": trial.variant, "factor": trial.label,
+                "encoding": read_by(params.models, params.studies[trial.study], trial.variant),
+            } for trial in trials
+        },
+        "rates": {f"{trial.study}-{trial.variant}": {"study": trial.study, "variant": trial.variant} for trial in trials},
+        "at_rate": at_rate,
         "further": further,
         "intermediate": intermediate,
         "tunings": tunings,

@@ -13,10 +13,9 @@ from components.comparison import pages
 from components.comparison.plots import svg
 from components.core import storage
 from components.core.tracking import Run, flatten
-from components.params import varied
 from components.stages import stage
 from components.studies import expectations, findings, ladder, milestones, plots, readings, tables
-from components.studies.folders import LAST, REPORTS
+from components.studies.folders import LAST, REPORTS, training_block
 
 PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
 
@@ -50,6 +49,8 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
     run.artifact(REPORTS / f"{name}.html")
     print(*sentences, sep="\n")
     results = _results(block, frame, compared, sentences, outcomes)
+    if block.learning_rates:
+        results["learning_rates"] = readings.rates_tried(all_params, name)
     if len(learnt):
         results["groups"] = learnt.astype(object).where(learnt.notna(), None).to_dict("records")
     digest(all_params, {name: results})
@@ -95,6 +96,7 @@ def _page(
         figures={key: Markup(svg(figure)) for key, figure in figures.items()},
         changes={variant: readings.change(block.variants[variant]) for variant in variants},
         outcomes=outcomes, fixed=expectations.fixed(name, block) if block.expects else None,
+        rates=readings.rates_tried(all_params, name) if block.learning_rates else {},
         contrasts=[[one for one in last if (one.variant, one.against) == pair and one.task in block.measures] for pair in block.contrasts],
         comparisons=len(last),
         judged=lambda measure, verdict: {True: "gain", False: "loss"}.get(tables.better(units[measure], verdict), ""),
@@ -123,11 +125,12 @@ def record_runs(all_params: params.Params, name: str, run: Run) -> None:
     """
     block, variants = all_params.studies[name], tables.variants(all_params, name)
     numbers = {key for variant in block.variants.values() for key, value in flatten(variant.change).items() if type(value) in (int, float)}
+    numbers |= {"optimizer.learning_rate"} if block.learning_rates else set()
     sides = {evaluation: tables.evaluation_sides(all_params, name, evaluation) for evaluation in block.evaluations}
     for variant in variants:
         results = {task: milestones[LAST] for task, milestones in tables.transferred(all_params, name, variant).items()}
         for i, (seed, figures) in enumerate(zip(block.seeds, tables.pretrained(all_params, name, variant, LAST), strict=True)):
-            model = flatten(varied(all_params.models, block, variant, seed).model_dump(mode="json"))
+            model = flatten(training_block(all_params, params.Member(name, variant, seed)).model_dump(mode="json"))
             tags = {"stage": "study", "study": name, "variant": variant, "model": block.model, "seed": str(seed)}
             choices = {"variant": variant, "seed": seed} | {key.rpartition(".")[2]: model.get(key) for key in sorted(numbers)}
             with run.child(f"{variant} {seed}", tags, choices) as child:

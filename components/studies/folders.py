@@ -4,8 +4,11 @@ from pathlib import Path
 
 from components import params
 from components.core.errors import SesameError
+from components.stages.outputs import read_json
 
 REPORTS = Path("data/report/studies")
+RATES = "rates"
+"""The folder of the trainings that try learning rates, beside those of the seeds."""
 LAST = "last"
 """The model at the end of its budget; earlier ones are named after the number of tokens they had read."""
 
@@ -21,6 +24,25 @@ def member(all_params: params.Params, name: str) -> params.Member:
 def pretrained_folder(member: params.Member) -> Path:
     """The folder of its model."""
     return Path("data/variants", *map(str, member))
+
+
+def rate_trials(study: str, variant: str) -> Path:
+    """The folder with the figures of the trainings that try learning rates for a variant."""
+    return Path("data/variants", study, variant, RATES)
+
+
+def chosen_rate(study: str, variant: str) -> Path:
+    """The file with the factor of its learning rate that was chosen."""
+    return Path("data/variants", study, variant, "rate.json")
+
+
+def training_block(all_params: params.Params, member: params.Member) -> params.Model:
+    """The block by which a seed of a variant is pre-trained: at the learning rate that was chosen, where its study tries several."""
+    study = all_params.studies[member.study]
+    block = params.varied(all_params.models, study, member.variant, member.seed)
+    if not params.tries_rates(study, params.trained_by(study, member.variant)):
+        return block
+    return params.at_rate(block, read_json(chosen_rate(member.study, params.trained_by(study, member.variant)))["factor"])
 
 
 def start_folder(all_params: params.Params, member: params.Member) -> Path | None:

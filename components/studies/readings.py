@@ -10,6 +10,7 @@ import pandas as pd
 from components import params
 from components.params import LOSS
 from components.stages.outputs import read_json
+from components.studies import folders
 from components.studies.folders import LAST, pretrained_folder
 from components.studies.tables import NEAR, Comparison, seeds, variants
 from components.tasks import card
@@ -62,7 +63,34 @@ def readings(
         for task, (best, floor) in blinded.items()
     ]
     sentences += [sentence] + ([f"The budgets are not equal: {'; '.join(unequal)}."] if unequal else [])
+    if block.learning_rates:
+        sentences.append(learning_rates(rates_tried(all_params, study)))
     return sentences + ([labelled(all_params, study)] if any(variant.by for variant in block.variants.values()) else [])
+
+
+def rates_tried(all_params: params.Params, study: str) -> dict[str, dict]:
+    """For each variant whose learning rate was chosen among several: the factor, the loss at each, and what these trainings cost."""
+    tried: dict[str, dict] = {}
+    for trial in params.rate_trials({study: all_params.studies[study]}):
+        made = read_json(folders.rate_trials(study, trial.variant) / f"{trial.label}.json")
+        chosen = read_json(folders.chosen_rate(study, trial.variant))["factor"]
+        of_variant = tried.setdefault(trial.variant, {"factor": chosen, "losses": {}, "seconds": 0.0, "flops": 0.0})
+        of_variant["losses"][f"{trial.factor:g}"] = made["loss"]
+        of_variant["seconds"] += made["cost"]["seconds"]
+        of_variant["flops"] += made["cost"].get("flops", 0.0)
+    return tried
+
+
+def learning_rates(tried: Mapping[str, dict]) -> str:
+    """A sentence on the learning rates that were chosen, and one on those that lie at the end of what was tried."""
+    factors = sorted(float(factor) for factor in next(iter(tried.values()))["losses"])
+    chosen = ", ".join(f"{variant} {each['factor']:g} ×" for variant, each in tried.items())
+    said = (
+        f"Each variant has the learning rate of {len(factors)} with the lowest validation loss, tried with a seed that is not compared: "
+        f"{chosen} its own."
+    )
+    at_end = [variant for variant, each in tried.items() if each["factor"] in (factors[0], factors[-1])]
+    return said + (f" The rate of {', '.join(at_end)} is at the end of those tried: one beyond it may be better." if at_end else "")
 
 
 def labelled(all_params: params.Params, study: str) -> str:

@@ -28,17 +28,36 @@ def _study_params(p: Params, member: str) -> Params:
     return p.of_study(member.partition("-")[0])
 
 
-def _text_trainings(p: Params, stage: str, continued: bool) -> Iterator[Entry]:
+def _text_trainings(p: Params, stage: str, continued: bool = False, chosen_rate: bool = False) -> Iterator[Entry]:
     for name, study, variant, model, seed in _members(p):
         block = study.variants[variant]
-        if block.by or block.only_tuned or (block.start is not None) != continued:
+        if block.by or block.only_tuned or (block.start is not None) != continued or params.tries_rates(study, variant) != chosen_rate:
             continue
         modules = (f"components.studies.{stage}", *training_modules(p, model, model.architecture.name, model.encoding))
         yield Entry(stage, name, modules, model.settings() | {"milestones": study.milestones, "seed": seed})
 
 
 def variants(p: Params) -> Iterator[Entry]:
-    return _text_trainings(p, "variant", continued=False)
+    return _text_trainings(p, "variant")
+
+
+def variants_at_rate(p: Params) -> Iterator[Entry]:
+    return _text_trainings(p, "variant_at_rate", chosen_rate=True)
+
+
+def rate_trials(p: Params) -> Iterator[Entry]:
+    for trial in params.rate_trials(p.studies):
+        model = params.tried(p.models, p.studies, trial)
+        modules = ("components.studies.rate_trial", *training_modules(p, model, model.architecture.name, model.encoding))
+        yield Entry("rate_trial", trial.name, modules, model.settings())
+
+
+def rates(p: Params) -> Iterator[Entry]:
+    factors: dict[str, list[float]] = {}
+    for trial in params.rate_trials(p.studies):
+        factors.setdefault(f"{trial.study}-{trial.variant}", []).append(trial.factor)
+    for name, tried in factors.items():
+        yield Entry("rate", name, ("components.studies.rate",), {"factors": tried})
 
 
 def further(p: Params) -> Iterator[Entry]:
@@ -93,6 +112,9 @@ def inputs(p: Params) -> Iterator[Inputs]:
 
 STAGES = (
     Stage("variant", variants, "variants", trains="text"),
+    Stage("rate_trial", rate_trials, "variants", trains="text"),
+    Stage("rate", rates, "variants"),
+    Stage("variant_at_rate", variants_at_rate, "variants", trains="text"),
     Stage("further", further, "variants", trains="text"),
     Stage("intermediate", intermediate, "variants", trains="tasks"),
     Stage("transfer", transfers, "studies", trains="tasks"),

@@ -3,9 +3,10 @@
 
 from pathlib import Path
 
+from components import params
 from components.core import storage
 from components.core.tracking import Run
-from components.params import Member, Params, varied
+from components.params import Member, Params
 from components.pretrain.training import checkpoint_folder, pretrain, write_curve
 from components.stages import stage
 from components.stages.outputs import read_json
@@ -16,7 +17,9 @@ def previous_run(all_params: Params, name: str) -> str | None:
     """The MLflow run of a killed attempt."""
     member = folders.member(all_params, name)
     study, start = all_params.studies[member.study], folders.start_folder(all_params, member)
-    block = varied(all_params.models, study, member.variant, member.seed)
+    if params.tries_rates(study, member.variant) and not folders.chosen_rate(member.study, member.variant).exists():
+        return None
+    block = folders.training_block(all_params, member)
     if not Path("data/encoded", block.encoding, "meta.json").exists() or (start and not (start / "config.json").exists()):
         return None
     noted = checkpoint_folder(block, name, study.milestones, start) / "run_id"
@@ -26,7 +29,7 @@ def previous_run(all_params: Params, name: str) -> str | None:
 def train(all_params: Params, name: str, run: Run) -> dict:
     member = folders.member(all_params, name)
     study, folder, start = all_params.studies[member.study], folders.pretrained_folder(member), folders.start_folder(all_params, member)
-    block = varied(all_params.models, study, member.variant, member.seed)
+    block = folders.training_block(all_params, member)
     run.tag(study=member.study, variant=member.variant, model=study.model, seed=str(member.seed))
     trained = pretrain(block, name, folder, run, study.milestones, start)
     if trained is None:  # a rank that is not the first

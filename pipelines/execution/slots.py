@@ -91,11 +91,7 @@ def _training(stage: str, all_params: params.Params) -> params.Training | None:
         return all_params.models.get(name)
     if kind == "derive" and name in all_params.derived and isinstance(by := all_params.derived[name].by, params.Training):
         return by
-    if kind in ("variant", "further"):
-        for member in params.members(all_params.studies):
-            if member.name == name:
-                return params.varied(all_params.models, all_params.studies[member.study], member.variant, member.seed)
-    return None
+    return params.trained_on_text(all_params.models, all_params.studies, kind, name)
 
 
 def take(kind: str, count: int) -> Slots | None:

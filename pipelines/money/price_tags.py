@@ -188,6 +188,7 @@ def _of_study(all_params: params.Params, name: str, prices: Mapping[str, Price])
     """By variant; a study whose trainings are not here by its table."""
     study = all_params.studies[name]
     variants = {member.name: member.variant for member in params.members({name: study})}
+    variants |= {trial.name: trial.variant for trial in params.rate_trials({name: study})}
     costs: CostsByGroup = {"text and tasks": [], **{variant: [] for variant in study.variants}, "comparison": []}
     for each in graph.plan(_last_stages(all_params, name)):
         group, _, name_in_group = each.name.partition("@")

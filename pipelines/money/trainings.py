@@ -100,15 +100,15 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
         return _training(all_params, all_params.models[name], len(all_params.models[name].seeds))
     if kind == "derive" and name in all_params.derived:
         return _derived(all_params, all_params.derived[name])
+    if model := params.trained_on_text(all_params.models, all_params.studies, kind, name):
+        return _training(all_params, model, 1)
     members = {member.name: member for member in params.members(all_params.studies)}
-    if kind in ("variant", "further", "intermediate", "transfer") and name in members:
+    if kind in ("intermediate", "transfer") and name in members:
         member = members[name]
         study, all_params = all_params.studies[member.study], all_params.of_study(member.study)
         model = params.varied(all_params.models, study, member.variant, member.seed)
         if kind == "intermediate":
             return _tuned_first(all_params, model, study.variants[member.variant].intermediate, study.variants[member.variant].by)
-        if kind != "transfer":
-            return _training(all_params, model, 1)
         if (recipe := params.tuned(study, member.variant)) is None:
             return None  # nothing is tuned, only asked
         examples = study.variants[member.variant].train_examples or all_params.finetune.train_examples
@@ -143,7 +143,7 @@ def past(
     """
     kind, _, name = stage_name.partition("@")
     try:
-        if kind in ("pretrain", "variant", "further"):
+        if kind in ("pretrain", "variant", "rate_trial", "variant_at_rate", "further"):
             block = {key: value for key, value in settings.items() if key in params.Model.model_fields}
             return replace(now, model=_as_now(block, now), runs=block.get("pretrainings", 1))
         if kind not in ("finetune", "adapt", "transfer"):

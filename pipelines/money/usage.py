@@ -21,8 +21,8 @@ from pipelines.money import estimates
 
 UNSUCCESSFUL = {"FAILED": "failed", "KILLED": "stopped"}
 ELSEWHERE = "elsewhere"
-OF_VARIANTS = ("variant", "further", "intermediate", "transfer")
-"""Stages of one seed of a study's variant."""
+OF_VARIANTS = ("variant", "rate_trial", "variant_at_rate", "further", "intermediate", "transfer")
+"""Stages of one training of a study's variant."""
 
 
 @dataclass(frozen=True)

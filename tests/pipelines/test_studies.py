@@ -89,3 +89,18 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch, tmp_path_fact
     assert f"power    {shown}" in planned
     more = {line.split()[0] for line in planned.splitlines() if " to run " in line}
     assert more == {"resolve", "study@rate", *(f"{stage}@rate-{variant}-3" for stage in ("variant", "transfer") for variant in (15, 40))}
+
+    # each variant is trained at the best of its learning rates, and without them the earlier models are back
+    raw["studies"]["rate"] |= {"seeds": [1, 2], "learning_rates": {"factors": [0.5, 1], "seed": 9}}
+    write_params(lab, raw, own)
+    said = lab.sesame("study", "rate")
+    assert "Each variant has the learning rate of 2 with the lowest validation loss" in said and stale(lab) == set()
+    chosen = {name: json.loads((lab.path / f"data/variants/rate/{name}/rate.json").read_text())["factor"] for name in ("15", "40")}
+    runs = mlflow.search_runs(experiment_names=["sesame"], filter_string="tags.stage = 'study'", output_format="list")
+    logged = {run.data.params["variant"]: run.data.params["learning_rate"] for run in runs[:4] if "seed" in run.data.tags}
+    assert {name: float(rate) for name, rate in logged.items()} == {name: 0.003 * factor for name, factor in chosen.items()}
+    assert [line.split()[:2] for line in lab.sesame("price", "rate").splitlines()[2:4]] == [["15", "6"], ["40", "6"]]
+    del raw["studies"]["rate"]["learning_rates"]
+    write_params(lab, raw, own)
+    assert " 0 done, 0 failed" in re.sub(r"[1-5] done", "0 done", lab.sesame("study", "rate")), "all but the table are in the cache"
+    assert not list((lab.path / "data/variants/rate").glob("*/rate*"))

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 
 from components import params
 from components.comparison import verdicts
+from components.core import storage
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.derive import tuned as derive_tuned
@@ -26,7 +27,7 @@ from components.params.variants import laid_over, varied
 from components.pretrain.training import checkpoint_folder
 from components.stages import registry, resolve
 from components.studies import __main__ as study_stage
-from components.studies import champion, expectations, intermediate, ladder, readings, tables, transfer, variant
+from components.studies import champion, expectations, folders, intermediate, ladder, rate_trial, readings, tables, transfer, variant
 from components.tasks import Example
 from tests.conftest import run_stage, tiny_params
 
@@ -97,6 +98,18 @@ MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
         (
             {"studies__rate__budget": {"tokens": 90}, "studies__rate__milestones": [50, 100]},
             "must be ascending and below budget.tokens",
+        ),
+        ({"studies__rate__learning_rates": {"factors": [1, 2], "seed": 2}}, "learning_rates.seed: 2 is one of the study's seeds"),
+        (
+            {"studies__rate__learning_rates": {"factors": [1, 400], "seed": 3}},
+            "studies.rate.learning_rates: 400 times the rate of 15.learning_rate: ",
+        ),
+        (
+            {
+                "studies__rate__learning_rates": {"factors": [1, 2], "seed": 3},
+                "studies__rate__variants__40": {"start": "15", "budget": {"steps": 2}},
+            },
+            "variants.40: its training continues from 15, which learning_rates does not choose for",
         ),
         ({"studies__rate__seeds": [1, 1]}, "studies.rate: seeds lists one twice"),
         ({"studies__rate__contrasts": [["40", "15"]]}, "contrasts[0]: give two variants, each pair once, without "
@@ -397,6 +410,49 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
             assert list(told) == ([] if scale else ["same"])
     [first, *_] = readings.readings(everything, "rate", tables.table(everything, "rate", compared), compared, {}, {"same": (0.0, 0.55)})
     assert first == "same says nothing here: no variant is above a bag of words over the second text alone (0.000, 0.550)."
+
+
+def test_each_variant_has_the_best_of_its_learning_rates(project):
+    """The rate that diverges is left out, a rate that wins at the end of those tried is said, and what is compared is trained at it."""
+    everything = write(changed(
+        studies__rate__learning_rates={"factors": [0.001, 1, 300], "seed": 9}, studies__rate__tasks=[], studies__rate__recipe=None,
+        studies__rate__evaluations=["pairs"], studies__rate__plot={"x": "tokens", "y": ["loss"]},
+        evaluations={"pairs": {"kind": "minimal_pairs", "corpus": "tiny"}},
+    ))  # fmt: skip
+    made = resolve.contents(everything)
+    trainings = json.loads(made[resolve.TRAININGS])
+    assert set(trainings["at_rate"]) == {own.name for own in params.members(everything.studies)} and not trainings["trainings"]
+    assert set(trainings["rate_trials"]) == {f"rate-{name}-{factor}" for name in ("15", "40") for factor in ("0_001", "1", "300")}
+    tried = [json.loads(made[resolve.file_of("rate_trial", name)])["settings"] for name in ("rate-15-1", "rate-15-300")]
+    assert [own["optimizer"]["learning_rate"] for own in tried] == [0.003, pytest.approx(0.9)] and {own["seed"] for own in tried} == {9}
+    for trial in params.rate_trials(everything.studies):
+        metrics = rate_trial.try_rate(everything, trial.name, Run(None)) | {"cost": {"seconds": 2.0, "flops": 10.0}}
+        if (trial.variant, trial.factor) == ("40", 1):
+            metrics["loss"] = None
+        storage.write_json(rate_trial.metrics_file(everything, trial.name), metrics)
+    assert not list(Path(".sesame/rate_trials").glob("*")) and not list(Path(".sesame/checkpoints").glob("*"))
+    losses = {
+        name: [json.loads(Path(f"data/variants/rate/{name}/rates/{factor}.json").read_text())["loss"] for factor in ("0_001", "1", "300")]
+        for name in ("15", "40")
+    }
+    assert losses["15"][1] < min(losses["15"][0], losses["15"][2]), "the middle one is the best, and learns"
+    factors = {}
+    for name in ("15", "40"):
+        assert run_stage("components.studies.rate", f"rate-{name}").returncode == 0
+        factors[name] = json.loads(Path(f"data/variants/rate/{name}/rate.json").read_text())["factor"]
+    assert factors["15"] == 1 and factors["40"] == (0.001 if losses["40"][0] < losses["40"][2] else 300)
+    block = folders.training_block(everything, params.Member("rate", "40", 2))
+    assert block.optimizer.learning_rate == pytest.approx(0.003 * factors["40"]) and block.seed == 2
+    assert folders.training_block(everything, params.Member("rate", "15", 2)).optimizer.learning_rate == 0.003
+
+    told = readings.rates_tried(everything, "rate")
+    assert told["15"] == {"factor": 1, "losses": dict(zip(("0.001", "1", "300"), losses["15"], strict=True)), "seconds": 6.0, "flops": 30.0}
+    said = readings.learning_rates(told)
+    assert f"15 1 ×, 40 {factors['40']:g} × its own" in said and said.endswith("The rate of 40 is at the end of those tried: one beyond it may be better.")
+    for file in Path("data/variants/rate/40/rates").glob("*"):
+        storage.write_json(file, {"loss": None})
+    done = run_stage("components.studies.rate", "rate-40")
+    assert done.returncode == 2 and "every learning rate of 40 diverged; give lower learning_rates.factors" in done.stderr
 
 
 def champion_is_the_best_on_dev(everything) -> None:

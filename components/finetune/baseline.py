@@ -47,8 +47,7 @@ SUPPORTED_KINDS = {
     "decomposable_attention": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
 }  # fmt: skip
 """The kinds of tasks that a baseline supports."""
-WORD = re.compile(f"[{words.HAN}{words.OTHERS}]|{words.WORD}")
-"""A word, or a character of a script without blanks between words."""
+WORD = re.compile(words.TERM)
 PAIRS_ONLY = ("second_text",)
 
 

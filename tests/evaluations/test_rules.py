@@ -112,6 +112,9 @@ def test_n_grams_by_hand():
     assert found[3][4] == pytest.approx(found[3][5])
     with pytest.raises(SesameError, match="n-grams: the training text has no words"):
         NGrams([])
+    chinese = NGrams([["狗咬人", "狗咬人", "人咬狗的手"]])
+    unigram, bigram, _ = chinese.score(["狗咬人", "人咬狗"]).values()
+    assert unigram[0] == pytest.approx(unigram[1]) and bigram[0] > bigram[1], "the same characters in another order"
     assert NGrams([["only once"]], orders=(1,)).score(["only"])[1].shape == (1,)
 
 

@@ -139,6 +139,11 @@ def test_the_bag_of_words_is_chosen_on_a_fifth_of_train():
     ]
     references = evaluation._references(rows[:100], rows[100:], "classification")
     assert references == {"most_frequent": 0.5, "bag_of_words": 1.0}
+    signs = [Example(row.id, row.text_a.replace("good", "good." if int(row.id) % 3 else "good"), None, row.label) for row in rows]
+    assert evaluation._references(signs[:100], signs[100:], "classification")["bag_of_words"] == 1.0, "punctuation is no part of a word"
+    texts = ["很好的" * (label == "yes") + "电影" + chr(0x4E00 + i) for i, label in enumerate(labels)]
+    chinese = [Example(row.id, text, None, row.label) for row, text in zip(rows, texts, strict=True)]
+    assert evaluation._references(chinese[:100], chinese[100:], "classification")["bag_of_words"] == 1.0
     graded = [Example(row.id, row.text_a, None, float(row.label == "yes")) for row in rows]
     references = evaluation._references(graded[:100], graded[100:], "regression")
     assert references["mean_score"] == pytest.approx(0) and references["bag_of_words"] > 0.9

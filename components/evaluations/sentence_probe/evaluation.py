@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from components.core import storage
+from components.core import storage, words
 from components.core.errors import SesameError
 from components.core.keyed import generator
 from components.evaluations.contract import Answers, check_answers
@@ -185,7 +185,7 @@ def _references(train: Sequence[Example], test: Sequence[Example], kind: str) ->
     guess = Counter(labels.tolist()).most_common(1)[0][0] if kind == "classification" else labels.mean()
     constant = "most_frequent" if kind == "classification" else "mean_score"
     references = {constant: float(_values(kind, np.full(len(test), guess), truth).mean())}
-    vectorizer = TfidfVectorizer(sublinear_tf=True, token_pattern=r"\S+")
+    vectorizer = TfidfVectorizer(sublinear_tf=True, token_pattern=words.TERM)
     vectorizer.fit(text for row in train for text in (row.text_a, row.text_b) if text)
 
     def bags(rows: Sequence[Example]) -> sparse.csr_matrix:

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import get_args
 
+import ftfy
 import pytest
 
 from components.core import storage
@@ -141,6 +142,15 @@ def test_cleaning(project):
 @pytest.mark.parametrize("unicode", ["NFC", "ftfy"])
 def test_a_segment_is_cleaned_to_one_segment(unicode):
     assert cleaning.normalised(["one\u2028 of two\u2029lines\n", "é"], unicode) == ["one of two lines", "é"]
+    assert len(cleaning.normalised(["Café one&#10;two\rthree", "Kaffee eins zwei drei"], unicode)) == 2
+
+
+def test_ftfy_repairs_ascii_as_any_text():
+    """An entity was left alone where no other character of the document needed a repair, so that duplicates were missed."""
+    assert cleaning.normalised(["AT&amp;T"], "ftfy") == cleaning.normalised(["AT&amp;T", "é"], "ftfy")[:1] == ["AT&T"]
+    printable = "".join(map(chr, range(32, 127)))
+    alone = [first + second for first in printable for second in printable]
+    assert [each for each in alone if "&" not in each and ftfy.fix_text(each) != each] == [], "which is not asked then"
 
 
 WRAPPED = "It was a dark and\nstormy night . The rain\nfell in torrents .\n\nNobody was\nthere .\n"

@@ -32,7 +32,8 @@ def share_of(text: str, salt: str) -> float:
 
 
 def sample(documents: Iterable[Document], max_words: int, seed: int, dropped: Counter) -> Iterator[Document]:
-    """Sample at most `max_words` words, in the given order: the documents with the smallest hashes.
+    """Sample at most `max_words` words, in the given order. A document has a rank by its hash; whenever the sample becomes too large, those
+    of the highest ranks leave it. So one document more or less changes little of the sample.
 
     Counts the others in `dropped` as `not_sampled`, and those longer than `max_words` as `longer_than_sample`. Prints a line if the
     sample has less than nine tenths of `max_words`. Memory holds only the sample.
@@ -64,16 +65,16 @@ def sample(documents: Iterable[Document], max_words: int, seed: int, dropped: Co
 
 def normalised(document: Document, unicode: str) -> Document:
     """Normalise Unicode (`ftfy` also repairs it) and white space, remove control characters and empty segments."""
-    # all segments at once, which is faster; ftfy makes line breaks of Unicode's separators
+    # all segments at once, which is faster
     text = "\n".join(BREAKS.sub(" ", segment) for segment in document)
-    if not text.isascii():
-        text = CONTROL.sub("", text)
-        if unicode == "ftfy":
-            import ftfy
+    if unicode == "ftfy" and not (text.isascii() and "&" not in text):  # of printable ASCII ftfy repairs entities alone
+        import ftfy
 
-            text = ftfy.fix_text(text, explain=False)
-        else:
-            text = unicodedata.normalize(unicode, text)
+        # each segment by itself, since a repair may bring a line break ("&#10;")
+        segments = CONTROL.sub("", text).split("\n")
+        text = "\n".join(BREAKS.sub(" ", ftfy.fix_text(segment, explain=False)) for segment in segments)
+    elif not text.isascii():
+        text = unicodedata.normalize(unicode, CONTROL.sub("", text))
     elif not text.isprintable():  # ASCII needs no normalisation, and may only have control characters
         text = CONTROL.sub("", text)
     return [clean for segment in text.split("\n") if (clean := " ".join(segment.split()))]

@@ -411,6 +411,10 @@ MORE = {
         (lambda raw: raw["finetune"].update(models=["bert", "bert"]), "finetune.models: bert is listed twice"),
         (lambda raw: raw["finetune"].update(eval_examples={"tset": 3}), "finetune.eval_examples: no split 'tset' in its tasks (there"),
         (lambda raw: raw["mixes"]["tiny"].update(tasks=["same", "same"]), "mixes.tiny.tasks: same is listed twice"),
+        (
+            lambda raw: (raw["corpora"].update(same=raw["corpora"]["base"]), raw["mixes"]["tiny"].update(corpus="same")),
+            "mixes.tiny: corpus: same is also the name of one of its tasks; call the corpus otherwise",
+        ),
         (lambda raw: raw["alignments"]["again"].update(controls=["again"]), "alignments.again.controls[0]: again can't "
                 "be a "
                 "control of "

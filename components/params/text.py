@@ -205,6 +205,8 @@ class Mix(Block):
     def has_text(self):
         if self.only_tasks and not self.tasks:
             raise ValueError("only_tasks needs tasks: name them, or leave only_tasks out")
+        if self.corpus in self.tasks:  # what is counted of each stands under its name
+            raise ValueError(f"corpus: {self.corpus} is also the name of one of its tasks; call the corpus otherwise")
         return self
 
 

@@ -1,6 +1,7 @@
 """The model generates the answer as text; all weights are trained (T5, Raffel et al. 2020)."""
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,12 +88,18 @@ class TextToTextKind(PromptedKind):
 
 
 def _as_written(text: str, passage: str) -> str:
-    """The passage's own characters for a text that differs from them in case and white space, which a tokenizer may change (BERT's writes
-    "20 – 18" for "20–18"); empty where the passage does not have it."""
-    wanted = "".join(text.casefold().split())
-    places = [i for i, character in enumerate(passage) if not character.isspace() for _ in character.casefold()]
-    first = "".join(passage.casefold().split()).find(wanted) if wanted else -1
+    """The passage's own characters for a text that differs from them in case, white space and Unicode's compatible forms, which a tokenizer
+    may change (BERT's writes "20 – 18" for "20–18", all trained here "km2" for "km²"); empty where the passage does not have it."""
+    wanted = _folded(text)
+    folded = [_folded(character) for character in passage]
+    places = [i for i, characters in enumerate(folded) for _ in characters]
+    first = "".join(folded).find(wanted) if wanted else -1
     return passage[places[first] : places[first + len(wanted) - 1] + 1] if first >= 0 else ""
+
+
+def _folded(text: str) -> str:
+    """A text by its characters alone: decomposed, in lower case, without white space."""
+    return "".join(unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold()).split())
 
 
 class TextToText(nn.Module):

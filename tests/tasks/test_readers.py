@@ -253,6 +253,9 @@ def test_conll(read, hub):
     blanks = "10\u00a0000 B-person\nleft  O\n\u3000\nin\u2009Rome O\n"
     found = [(row.words, row.label) for *_, row in read("conll", blanks, labels=TAGS)]
     assert found == [(["10\u00a0000", "left"], ["B-person", "O"]), (["in\u2009Rome"], ["O"])], "at blanks and tabs alone"
+    comments = "# id 1\tdomain=en\nEU\t_\n\n# text = 1 is\n#\t_\n1\t_\n# SYM\n"
+    found = [row.words for *_, row in read("conll", comments, labelled=False, labels=TAGS)]
+    assert found == [["EU"], ["#", "1", "#"]], "comments before a sentence are no words"
     with pytest.raises(SesameError, match=r"f, line 2: unknown label 'B-place' \(allowed: O, B-person, I-person\)"):
         read("conll", "in\tO\nRome\tB-place\n", labels=TAGS)
     with pytest.raises(SesameError, match="f, line 1: a word and its tag expected, 'Ann' found"):

@@ -1,5 +1,8 @@
-"""CoNLL (Tjong Kim Sang and De Meulder 2003): one word per line, its tag in the last column, an empty line between sentences."""
+"""CoNLL (Tjong Kim Sang and De Meulder 2003): one word per line, its tag in the last column, an empty line between sentences.
 
+Comments before a sentence are left out: `# text = ...` of CoNLL-U, `# id ... domain=en` of MultiCoNER."""
+
+import re
 from collections.abc import Iterator
 
 from components import params
@@ -12,6 +15,8 @@ from components.text.sources.file import SourceFile
 from components.text.sources.tables import value
 from components.text.sources.text import fields, lines
 
+COMMENT = re.compile(r"# ?\w.*=")
+"""A word `#` is followed by tags, which have no equals sign."""
 Sentences = Iterator[tuple[str, list[str], list[tuple[str, str]]]]
 """`(place, words, (place, tag)...)`; without labels no tags are read."""
 
@@ -51,6 +56,8 @@ def _published(file: SourceFile, labelled: bool) -> Sentences:
             if words:
                 yield place, words, tags
             words, tags = [], []
+        elif not words and COMMENT.match(line):
+            continue
         elif (columns := fields(line))[0] != "-DOCSTART-":
             if labelled and len(columns) < 2:
                 raise SesameError(f"{line_place}: a word and its tag expected, {line[:40]!r} found")

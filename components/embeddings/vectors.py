@@ -10,7 +10,7 @@ import numpy as np
 
 from components import params
 from components.core.errors import SesameError
-from components.core.words import LETTERS
+from components.core.words import LETTERS, UNSPACED
 from components.embeddings import intrinsic, trainers
 from components.embeddings.space import WORD, Space, save
 from components.stages import stage
@@ -25,7 +25,16 @@ OR_NUMERAL = re.compile(f"{LETTERS}|[0-9]+")
 def sentences_of(settings: params.Vectors) -> list[list[str]]:
     """The lower-cased words of each segment of a corpus' training split, or of a half of it; at most `max_words`."""
     word = OR_NUMERAL if settings.numerals else WORD
-    return taken(settings, lambda segment: word.findall(segment.lower()))
+    sentences = taken(settings, lambda segment: word.findall(segment.lower()))
+    words, unspaced = [word for sentence in sentences for word in sentence], re.compile(UNSPACED)
+    clauses = sum(unspaced.match(word) is not None for word in words)
+    if clauses > len(words) / 10:
+        print(
+            f"{clauses / len(words):.0%} of the words are of scripts without blanks between words, "
+            "where a word is all between two blanks or signs: put blanks between the words of the text first",
+            flush=True,
+        )
+    return sentences
 
 
 def taken(settings: params.Vectors | params.ContextualVectors, words_of: Callable[[str], Sentence]) -> list[Sentence]:

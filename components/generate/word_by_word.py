@@ -5,11 +5,17 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from components.core.words import WORD
+from components.core.words import HAN, OTHERS, WORD, characters_apart
 from components.embeddings.word_translation import most_probable
 
 ROUNDS = 5
 WORDS = re.compile(rf"{WORD}|[^\w\s]")
+APART = re.compile(rf"(?<=[{HAN}{OTHERS}]) (?=[{HAN}{OTHERS}])")
+
+
+def words_of(text: str) -> list[str]:
+    """Words and punctuation; in scripts without blanks between words each character is a word."""
+    return WORDS.findall(characters_apart(text))
 
 
 class WordByWord:
@@ -21,7 +27,7 @@ class WordByWord:
         links, slots, slot = [], [], 0
         for pair in pairs:
             source, target = (
-                [index.setdefault(word, len(index)) for word in WORDS.findall(text)] for index, text in zip(ids, pair, strict=True)
+                [index.setdefault(word, len(index)) for word in words_of(text)] for index, text in zip(ids, pair, strict=True)
             )
             if source and target:
                 grid = np.stack(np.meshgrid(source, target, indexing="ij"), 2).reshape(-1, 2)
@@ -34,6 +40,6 @@ class WordByWord:
         self.of = {word: names[best[i]] for word, i in ids[0].items() if i in best}
 
     def translate(self, text: str) -> str:
-        """Punctuation without the space before it."""
-        words = [self.of.get(word, word) for word in WORDS.findall(text)]
-        return re.sub(r" ([.,;:!?)])", r"\1", " ".join(words))
+        """Punctuation without the space before it, and no spaces in scripts without them."""
+        words = [self.of.get(word, word) for word in words_of(text)]
+        return APART.sub("", re.sub(r" ([.,;:!?)])", r"\1", " ".join(words)))

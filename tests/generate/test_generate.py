@@ -179,6 +179,9 @@ def test_words_find_their_translations():
     pairs += [("ein Mann läuft", "a man runs"), ("der Hund", "the dog"), ("Mann", "man")]
     baseline = word_by_word.WordByWord(pairs)
     assert baseline.translate("ein Hund singt .") == "a dog sings." and baseline.translate("der Wal") == "the Wal"
+    chinese = [("他爱猫", "he loves cats"), ("他", "he"), ("猫", "cats"), ("他爱", "he loves"), ("我爱猫", "I love cats")]
+    assert word_by_word.WordByWord(chinese).translate("他爱猫。") == "he loves cats 。"
+    assert word_by_word.WordByWord([("cats", "猫"), ("he", "他")]).translate("he cats") == "他猫"
 
 
 @pytest.fixture(scope="module")

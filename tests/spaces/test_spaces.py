@@ -575,6 +575,19 @@ def test_numerals_are_words_where_asked_for(tmp_path, monkeypatch):
     assert vectors.sentences_of(made[True]) == [["in", "1984", "2", "men", "s", "x", "5"]]
 
 
+def test_text_without_blanks_between_words_is_said(tmp_path, monkeypatch, capsys):
+    """Its clauses would be words, and vectors of them say nothing."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path("data/corpora/one")
+    folder.mkdir(parents=True)
+    (folder / "train.txt").write_text("我们在学校学习汉语。\n\nin Rome\n")
+    assert vectors.sentences_of(settings({"v": PPMI | {"corpus": "one"}}).vectors["v"])[1:] == [["in", "rome"]]
+    assert "33% of the words are of scripts without blanks between words" in capsys.readouterr().out
+    (folder / "train.txt").write_text("in Rome\n")
+    vectors.sentences_of(settings({"v": PPMI | {"corpus": "one"}}).vectors["v"])
+    assert not capsys.readouterr().out
+
+
 def own_spaces(**alignment) -> params.Params:
     """Two spaces of 300 words, one a rotation of the other, and their dictionary."""
     draw = np.random.default_rng(0)

@@ -448,7 +448,8 @@ def test_each_variant_has_the_best_of_its_learning_rates(project):
     told = readings.rates_tried(everything, "rate")
     assert told["15"] == {"factor": 1, "losses": dict(zip(("0.001", "1", "300"), losses["15"], strict=True)), "seconds": 6.0, "flops": 30.0}
     said = readings.learning_rates(told)
-    assert f"15 1 ×, 40 {factors['40']:g} × its own" in said and said.endswith("The rate of 40 is at the end of those tried: one beyond it may be better.")
+    assert f"15 1 ×, 40 {factors['40']:g} × its own" in said
+    assert said.endswith("The rate of 40 is at the end of those tried: one beyond it may be better.")
     for file in Path("data/variants/rate/40/rates").glob("*"):
         storage.write_json(file, {"loss": None})
     done = run_stage("components.studies.rate", "rate-40")

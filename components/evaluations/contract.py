@@ -41,6 +41,9 @@ class Answers:
     independent."""
     layers: Sequence[Mapping[str, float]] = ()
     """Figures of every layer, the embedding first, for evaluations of single layers."""
+    strata: np.ndarray | None = None
+    """(items,): sets of items that count the same, however many of them are read: the paradigms of published pairs. `weights` are then
+    of the items that this model reads."""
     averaged: Mapping[str, float] = field(default_factory=dict)
     """Further figures of the model. With several pre-trainings their mean is reported."""
 
@@ -70,6 +73,11 @@ def group_weights(groups: Sequence[str], values: np.ndarray) -> np.ndarray:
     names = pd.Series(groups)
     counts = names.map(names[np.isfinite(values)].value_counts()).fillna(1).to_numpy(float)
     return (1 / counts) / (1 / counts).mean()
+
+
+def weights_among(weights: np.ndarray, strata: Sequence[str] | None, known: np.ndarray) -> np.ndarray:
+    """Weights of the items that all of several models read, `known` (items,): each stratum counts the same among these, too."""
+    return weights[known] if strata is None else group_weights(np.asarray(strata)[known], np.ones(known.sum()))
 
 
 def check_size(figures: dict) -> dict:

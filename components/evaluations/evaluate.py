@@ -17,7 +17,7 @@ from components.comparison import verdicts
 from components.core import compute, storage
 from components.core.errors import SesameError
 from components.core.tracking import Run
-from components.evaluations.contract import Answers, side
+from components.evaluations.contract import Answers, side, weights_among
 from components.models import store
 from components.models.pretrainings import pretrainings
 from components.params import Params
@@ -72,8 +72,9 @@ def evaluate_model(kind: str, evaluation: str, weights: Path, seed: int | None =
 
 def write_items(file: Path, answers: Answers, others: Mapping[str, np.ndarray] = MappingProxyType({})) -> None:
     """Write one row per item with its weight, its score, and the scores of `others`: more pre-trainings, random weights."""
-    clusters = {} if answers.clusters is None else {"cluster": answers.clusters}
-    items = answers.items.assign(**clusters, weight=answers.weights, score=answers.values, **others)
+    shared = {"cluster": answers.clusters, "stratum": answers.strata}
+    shared = {column: values for column, values in shared.items() if values is not None}
+    items = answers.items.assign(**shared, weight=answers.weights, score=answers.values, **others)
     items.to_csv(file, index=False, float_format="%.6g", lineterminator="\n")
 
 
@@ -92,7 +93,7 @@ def compare(answers: Answers, trained: np.ndarray, twins: np.ndarray) -> dict[st
     known = np.isfinite(trained).all(0) & np.isfinite(twins).all(0)
     if not known.any():
         raise SesameError(f"none of {len(known):,} items was scored: each is longer than the model reads; give shorter ones")
-    weights, groups = answers.weights[known], answers.groups[known]
+    weights, groups = weights_among(answers.weights, answers.strata, known), answers.groups[known]
     clusters = None if answers.clusters is None else answers.clusters[known]
     ours = side(trained[:, known], weights, len(trained) > 1, clusters)
     theirs = side(twins[:, known], weights, True, clusters)

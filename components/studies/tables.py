@@ -9,7 +9,7 @@ from components import params
 from components.comparison import verdicts
 from components.core.frames import read_csv
 from components.evaluations.config import LOWER_IS_BETTER
-from components.evaluations.contract import side
+from components.evaluations.contract import side, weights_among
 from components.finetune import baseline
 from components.finetune.task_setup import TaskSetup
 from components.params import LOSS
@@ -194,9 +194,10 @@ def evaluation_sides(all_params: params.Params, study: str, evaluation: str) -> 
             runs[variant, milestone] = [read_csv(file) for file in files]
     values = {key: np.array([table["score"] for table in tables], float) for key, tables in runs.items()}  # (runs, items)
     known = np.isfinite(np.concatenate([*values.values()])).all(0)
-    first = next(iter(runs.values()))[0][known]
-    clusters = first["cluster"].to_numpy() if "cluster" in first else None
-    return {key: side(scores[:, known], first["weight"].to_numpy(float), clusters=clusters) for key, scores in values.items()}
+    first = next(iter(runs.values()))[0]
+    clusters = first["cluster"][known].to_numpy() if "cluster" in first else None
+    weights = weights_among(first["weight"].to_numpy(float), first.get("stratum"), known)
+    return {key: side(scores[:, known], weights, clusters=clusters) for key, scores in values.items()}
 
 
 def evaluated(all_params: params.Params, study: str, variant: str) -> dict[str, dict[str, list[dict]]]:

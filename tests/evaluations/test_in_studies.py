@@ -11,6 +11,8 @@ from ruamel.yaml import YAML
 from components import params
 from components.core.errors import SesameError
 from components.core.tracking import Run
+from components.evaluations.contract import Answers, group_weights
+from components.evaluations.evaluate import write_items
 from components.stages import registry
 from components.studies import __main__ as study_stage
 from components.studies import champion, milestones, readings, tables, transfer
@@ -54,6 +56,25 @@ def test_a_study_without_tasks(asking):  # noqa: F811
     assert compared["pairs", "slow"]["difference"] == pytest.approx(table.loc["slow", "pairs"] - table.loc["fast", "pairs"], abs=1e-5)
     with pytest.raises(SesameError, match="study speed has no tasks, and a champion is chosen by"):
         champion.best(params.check(raw), "speed")
+
+
+def test_groups_count_the_same_among_the_items_that_all_variants_read(tmp_path, monkeypatch):
+    """A variant that reads shorter texts loses the long ones; by the first variant's weights the rest of them counted a tenth."""
+    monkeypatch.chdir(tmp_path)
+    raw = tiny_params(evaluations={"pairs": {"kind": "minimal_pairs", "corpus": "tiny"}})
+    variants = {"long": {}, "short": {"change": {"architecture": {"max_length": 16}}}}
+    checked = params.check(raw | {"studies": {"length": STUDY | {"base": "long", "variants": variants, "expects": []}}})
+    groups = np.repeat(["short", "long"], 100)
+    everything = np.repeat([1.0, 0.0], 100)
+    a_part = np.where(np.arange(200) < 110, everything, np.nan)
+    for variant, values in (("long", everything), ("short", a_part)):
+        answers = Answers("rule", values, groups, group_weights(groups, values), pd.DataFrame(index=range(200)), {}, strata=groups)
+        for seed in (1, 2):
+            folder = Path(f"data/studies/length/{variant}/{seed}/pairs/last")
+            folder.mkdir(parents=True)
+            write_items(folder / "items.csv", answers)
+    sides = tables.evaluation_sides(checked, "length", "pairs")
+    assert [sides[variant, "last"].mean for variant in variants] == pytest.approx([0.5, 0.5])
 
 
 def test_what_is_learnt_when_is_a_picture(asking):  # noqa: F811

@@ -57,7 +57,7 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
         "chosen": [-1 if np.isnan(scores).any() else int(scores.argmax()) for scores in by_item],
     })  # fmt: skip
     figures = {"references": {"chance": float(np.average(chance, weights=weights))}}
-    return check_answers(Answers(protocol, right, groups, weights, table, figures), name)
+    return check_answers(Answers(protocol, right, groups, weights, table, figures, strata=groups), name)
 
 
 def scored_from(item: Item, tokens: AnyTokenizer) -> list[int]:

@@ -65,7 +65,8 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     margin = sums[0] - sums[1]
     # in published sets each paradigm counts the same; generated ones have from two to thousands of pairs, which count the same
     by_pair = read_json(folder / "card.json")["made"]
-    weights = np.ones(len(items)) if by_pair else group_weights([pair.paradigm for pair in items], margin)
+    strata = None if by_pair else np.array([pair.paradigm for pair in items])
+    weights = np.ones(len(items)) if by_pair else group_weights(strata, margin)
     ngrams = pd.read_csv(folder / "ngrams.csv")
     references = {word: float(np.average(is_right(ngrams[word].to_numpy()), weights=weights * both)) for word in ORDERS.values()}
     hard = both & (ngrams["bigram"].to_numpy() <= TIE)
@@ -77,5 +78,5 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     table = pd.DataFrame([{"id": pair.id, "paradigm": pair.paradigm, "phenomenon": pair.phenomenon} for pair in items])
     return Answers(
         protocol, np.where(both, is_right(margin), np.nan), table["phenomenon"].to_numpy(), weights,
-        table.assign(good=sums[0], bad=sums[1]), figures, averaged=averaged,
+        table.assign(good=sums[0], bad=sums[1]), figures, strata=strata, averaged=averaged,
     )  # fmt: skip

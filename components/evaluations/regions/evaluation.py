@@ -157,4 +157,4 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     suites = np.array([item["suite"] for item in items])
     table = pd.DataFrame({"suite": suites, "item": [item["item"] for item in items]})
     weights = group_weights(suites, right)
-    return check_answers(Answers(scoring.usual_protocol(model), right, suites, weights, table, {}), name)
+    return check_answers(Answers(scoring.usual_protocol(model), right, suites, weights, table, {}, strata=suites), name)

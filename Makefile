@@ -16,6 +16,10 @@ run: .venv/installed
 test: .venv/installed
 	.venv/bin/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
+# whole pipelines under DVC, Prefect and MLflow, and what takes 20 seconds
+test-long: .venv/installed
+	.venv/bin/pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'long and not cluster'
+
 # pools, torchrun: several machines, each a process here
 test-cluster: .venv/installed
 	.venv/bin/pytest -n 3 -m cluster
@@ -39,4 +43,4 @@ up down status plan: .venv/installed
 	@$(PYTHON) pipelines/install.py
 	@touch $@
 
-.PHONY: install try run test test-cluster docs bench mistakes up down status plan
+.PHONY: install try run test test-long test-cluster docs bench mistakes up down status plan

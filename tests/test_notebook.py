@@ -106,6 +106,7 @@ def test_the_five_lines_of_the_docs(models, tmp_path_factory, monkeypatch):
     assert list(notebook.scores("scores", models)["mean"]) == [0.5]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["bert", "elmo"])
 def test_a_logged_model_is_loaded_where_no_checkout_is(models, name, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{models}/mlflow.db")
@@ -119,6 +120,7 @@ def test_a_logged_model_is_loaded_where_no_checkout_is(models, name, tmp_path_fa
     tracking.client.cache_clear()
 
 
+@pytest.mark.long
 def test_a_moved_checkout_finds_its_files_again(models, tmp_path_factory, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv(tracking.OFF, "")

@@ -215,6 +215,7 @@ for module, name in json.load(open("stages.json")):
 """
 
 
+@pytest.mark.long
 def test_the_closure_is_what_python_imports(project, start):
     """Every stage, run for real: it imports all that it is watched by, and nothing else of ours."""
     raw = searched()

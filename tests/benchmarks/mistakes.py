@@ -53,7 +53,7 @@ def test(folder: Path, tests: list[str]) -> tuple[int, str]:
     """pytest's exit status in a copy, and its output. The environment's packages lead back to the user's tree, so the copy comes first."""
     # a file of the same size and second has the same bytecode
     environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-rf", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-rf", "-m", "", *tests]
     done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done.returncode, done.stdout
 

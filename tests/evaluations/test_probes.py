@@ -218,6 +218,7 @@ def bank(project):
     return raw
 
 
+@pytest.mark.long
 def test_from_a_treebank_to_the_report(bank):
     """Of every label; a sentence that is longer than the model reads is read in parts, and none is left out."""
     ran("pretrain", "gpt")

@@ -26,6 +26,8 @@ from tests.conftest import tiny_params
 from tests.forks import Command
 from tests.pipelines.conftest import BIN, ROOT, Lab, post, until
 
+pytestmark = pytest.mark.long
+
 STAGES = """
   corpus:
     foreach: [base]

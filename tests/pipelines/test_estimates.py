@@ -62,6 +62,7 @@ def test_every_variant_of_the_studies_is_counted():
     )
 
 
+@pytest.mark.long
 def test_every_objective_of_the_studies_is_counted():
     """One variant of each that asks something else of another architecture."""
     all_params, asked = params.load(ROOT / "params.yaml"), {}

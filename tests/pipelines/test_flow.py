@@ -15,6 +15,8 @@ import requests
 from pipelines.execution import ledger
 from tests.pipelines.conftest import ROOT, Lab, dvc, post, until
 
+pytestmark = pytest.mark.long
+
 WRITER = """
 import subprocess, sys, time
 from pathlib import Path

@@ -30,6 +30,8 @@ from pipelines import profiles
 from tests.conftest import tiny_params
 from tests.pipelines.conftest import BIN, ROOT, Lab, dvc, whole
 
+pytestmark = pytest.mark.long
+
 CHEAP = {"resolve", "report"}
 """The stage that looks at params and code, and the page of everything."""
 

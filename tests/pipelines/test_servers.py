@@ -18,6 +18,8 @@ from tests.conftest import s3_server
 from tests.pipelines.conftest import BIN, Lab
 from tests.pipelines.test_services import STEP
 
+pytestmark = pytest.mark.long
+
 STEPS = """
   first: {cmd: python step.py a, deps: [step.py], outs: [a.out]}
   second: {cmd: python step.py b, deps: [step.py, a.out], outs: [b.out]}

@@ -22,6 +22,8 @@ from pipelines.machines import services
 from tests.conftest import free_port
 from tests.pipelines.conftest import BIN, ROOT, serve, until
 
+pytestmark = pytest.mark.long
+
 STEP = """
 import sys
 from pathlib import Path

@@ -4,9 +4,12 @@ import json
 import re
 
 import mlflow
+import pytest
 
 from tests.conftest import away, tiny_params
 from tests.pipelines.conftest import Lab, dvc, recorded, whole, write_params
+
+pytestmark = pytest.mark.long
 
 
 def stale(lab: Lab) -> set[str]:

@@ -13,6 +13,8 @@ from components import notebook
 from tests.conftest import away, tiny_params
 from tests.pipelines.conftest import Lab, dvc, recorded, whole, write_params
 
+pytestmark = pytest.mark.long
+
 SMALL = {"report/index.html", "report/scores.csv", "report/alignment.csv", "report/costs.csv", "report/pretraining.csv"}
 
 

@@ -16,6 +16,8 @@ from components.core.errors import SesameError
 from pipelines.worktrees import overrides, worktree
 from tests.pipelines.conftest import BIN, ROOT, Lab
 
+pytestmark = pytest.mark.long
+
 STAGES = """
   base: {cmd: cat in > base.out, deps: [in], outs: [base.out]}
   score:

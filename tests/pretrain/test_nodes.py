@@ -553,6 +553,7 @@ def test_a_save_from_elsewhere_runs_no_code(tmp_path, monkeypatch, planted, said
     assert not Path("ran").exists()
 
 
+@pytest.mark.long
 def test_a_store_that_fails_costs_a_line_and_one_that_cannot_be_read_the_start(project, monkeypatch):
     write_params(run={"checkpoints_to": "s3://nobody/x", "send_seconds": 0.001})
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")

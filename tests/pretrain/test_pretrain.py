@@ -104,6 +104,7 @@ def test_killed_and_resumed_equals_uninterrupted(project, start):
     assert not list(Path(".sesame/checkpoints").glob("*")), "checkpoints are cleared at the end"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "where", "optimizer"),
     [("bert", [], "adamw"), ("elmo", ["micro-batch", "saved"], "adamw"), ("gpt", ["micro-batch", "saved"], "muon")],

@@ -231,6 +231,7 @@ def test_the_known_behaviour_on_synthetic_spaces():
     assert of("xing_2015", 2000, "nn") < best - 0.1  # hubs
 
 
+@pytest.mark.long
 def test_self_learning_gets_from_100_pairs_what_2000_give():
     x, y = clustered()
     learned = self_learning.learn(x, y, same(100), method("artetxe_2018b"))

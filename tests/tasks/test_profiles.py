@@ -133,6 +133,7 @@ def test_the_commands(file):
     assert len(output.splitlines()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not DATA.exists(), reason="the shared data are not at hand (../shared/data)")
 @pytest.mark.parametrize("name", ["glue_files", "superglue_files", "other_files"])
 def test_every_task_of_the_local_files(file, name):

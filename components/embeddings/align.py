@@ -55,7 +55,8 @@ def align(all_params: params.Params, name: str, run) -> dict:
         return _align(alignment, Path("data/align", name))
 
 
-def _align(alignment: params.Alignment, path: Path) -> dict:
+def _read(alignment: params.Alignment) -> tuple[Pair, list[str]]:
+    """The two spaces with their dictionary, and the test words that can be asked. Raise SesameError where they do not fit."""
     source, target = (load(Path("data/vectors", side), alignment.max_vocabulary) for side in (alignment.source, alignment.target))
     if source.vectors.shape[1] != target.vectors.shape[1]:
         raise SesameError(
@@ -69,7 +70,12 @@ def _align(alignment: params.Alignment, path: Path) -> dict:
     queries = evaluate.covered(pair.pairs.test, source, target)
     if not queries:
         raise SesameError("no test word has a translation in the target vocabulary; raise max_vocabulary or take more text")
+    return pair, queries
 
+
+def _align(alignment: params.Alignment, path: Path) -> dict:
+    pair, queries = _read(alignment)
+    source, target = pair.source, pair.target
     # the same for all methods; precision depends on the number of queries and on chance
     x, z = normalise(source.vectors), normalise(target.vectors)
     facts = {
@@ -118,15 +124,19 @@ def _align(alignment: params.Alignment, path: Path) -> dict:
         if alignment.curve:
             evaluate.write_csv(folder / "curve.csv", _curve(pair, alignment, queries))
         if alignment.dictionary.kind == "identical" and source.counts.any():
-            learning = pair.rows(pair.pairs.train)
-            rotated = x @ procrustes(x[learning[:, 0]], z[learning[:, 1]])  # only a rotation keeps distances comparable
-            moved = evaluate.moved(source, target, rotated, z, alignment.dictionary.min_count)
-            if not moved:
-                least = alignment.dictionary.min_count
-                raise SesameError(f"no word occurs {least} times in both spaces; lower the dictionary's min_count")
+            moved = _moved(pair, x, z, alignment.dictionary.min_count)
             evaluate.write_csv(folder / "moved.csv", moved)
             metrics["moved"] = _distances(moved)
     return metrics
+
+
+def _moved(pair: Pair, x: np.ndarray, z: np.ndarray, min_count: int) -> list[dict]:
+    """How far each word of both spaces has moved, by their normalised vectors. Raise SesameError where no word is frequent enough."""
+    learning = pair.rows(pair.pairs.train)
+    rotated = x @ procrustes(x[learning[:, 0]], z[learning[:, 1]])  # only a rotation keeps distances comparable
+    if moved := evaluate.moved(pair.source, pair.target, rotated, z, min_count):
+        return moved
+    raise SesameError(f"no word occurs {min_count} times in both spaces; lower the dictionary's min_count")
 
 
 @dataclass(frozen=True)

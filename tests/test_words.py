@@ -9,9 +9,9 @@ from pydantic import TypeAdapter
 from components import params
 from components.core import words
 from components.embeddings import contexts, vectors
-from components.finetune import baseline
 from components.tasks import Example
 from components.tasks.__main__ import in_train
+from components.tasks.bags import bags_of_words
 from components.text.corpora import mix
 from components.text.corpora.shards.quality import Words
 
@@ -48,7 +48,7 @@ def test_every_part_takes_a_word_whole(tmp_path, monkeypatch):
     assert mix.words_in(HINDI) == Words().word_tokenize(HINDI) == HINDI.split()
     assert mix.words_in("在2016年 ที่นี่") == ["在", "2016", "年", "ที่", "นี่"]
     example = Example("1", HINDI, None, "a")
-    assert baseline.bag_of_words({"train": [example]}, pair=False)["train"].shape == (1, 3)
+    assert bags_of_words({"train": [example]}, pair=False)["train"].shape == (1, 3)
 
 
 def test_texts_that_differ_by_a_mark_are_two():

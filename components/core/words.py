@@ -36,8 +36,6 @@ HAN, OTHERS = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff", r"\u0e00-\u0eff\u1000-
 """Chinese; Thai, Lao, Burmese, Khmer and kana, for use within brackets: scripts without blanks between words."""
 UNSPACED = rf"[{HAN}{OTHERS}][{MARKS}]*"
 """A character of such a script with its marks, which stands for a word where words are compared."""
-TERM = UNSPACED + "|" + _word(rf"(?:(?![{HAN}{OTHERS}])\w)")
-"""What bags of words count: a word, or a character of a script without blanks."""
 EAST_ASIAN = rf"{HAN}\u3040-\u30ff\u3000-\u303f\uff00-\uff9f"
 """Chinese, kana, and the punctuation and wide forms beside them, for use within brackets: a line may end anywhere between two of these."""
 

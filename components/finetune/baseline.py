@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC, LinearSVR
 from torch import Tensor, nn
@@ -33,6 +32,7 @@ from components.models.common.decomposable_attention import pair_head
 from components.models.common.heads import BiLSTMAttentionHead, OneLayer, mean_over_tokens, pair_features
 from components.stages import stage
 from components.tasks import Example, metrics
+from components.tasks.bags import bags_of_words
 from components.text import tokenizer
 
 LINEAR = {
@@ -47,7 +47,7 @@ SUPPORTED_KINDS = {
     "decomposable_attention": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
 }  # fmt: skip
 """The kinds of tasks that a baseline supports."""
-WORD = re.compile(words.TERM)
+WORD = re.compile(words.WORD)
 PAIRS_ONLY = ("second_text",)
 
 
@@ -64,20 +64,6 @@ def usable(methods: Sequence[str], setup: TaskSetup) -> list[str]:
         print(f"{method}: left out, since no training text of {setup.name} has a letter or a digit to count words by", flush=True)
         chosen.remove(method)
     return chosen
-
-
-def bag_of_words(rows: dict[str, list[Example]], pair: bool) -> dict[str, sparse.csr_matrix]:
-    """Features of each split, (examples, words), words and weights from the training split only."""
-    vectorizer = TfidfVectorizer(lowercase=True, token_pattern=WORD.pattern, sublinear_tf=True)
-    vectorizer.fit(text for row in rows["train"] for text in (row.text_a, row.text_b) if text)
-    features = {}
-    for split, examples in rows.items():
-        u = vectorizer.transform(row.text_a for row in examples)
-        if pair:
-            v = vectorizer.transform(row.text_b for row in examples)
-            u = sparse.hstack([u, v, abs(u - v), u.multiply(v)]).tocsr()
-        features[split] = u
-    return features
 
 
 class FittedBaseline(NamedTuple):
@@ -124,7 +110,7 @@ def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair:
     if method == "second_text":
         rows = {split: [replace(row, text_a=row.text_b, text_b=None) for row in examples] for split, examples in rows.items()}
         pair = False
-    features = bag_of_words(rows, pair)
+    features = bags_of_words(rows, pair)
     model = LINEAR[method][task.kind].fit(features["train"], [row.label for row in rows["train"]])
     size = int(model.coef_.size + getattr(model.intercept_, "size", 1))
     logits = ()

@@ -9,12 +9,11 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from components.core import storage, words
+from components.core import storage
 from components.core.errors import SesameError
 from components.core.keyed import generator
 from components.evaluations.contract import Answers, check_answers
@@ -27,6 +26,7 @@ from components.params.tasks import Task
 from components.stages.outputs import read_json, reading
 from components.tasks import Example, read
 from components.tasks.__main__ import read_splits
+from components.tasks.bags import bags_of_words
 
 DEV_SHARE = 0.2
 """Of the training examples, to select the layer and the penalty."""
@@ -185,17 +185,8 @@ def _references(train: Sequence[Example], test: Sequence[Example], kind: str) ->
     guess = Counter(labels.tolist()).most_common(1)[0][0] if kind == "classification" else labels.mean()
     constant = "most_frequent" if kind == "classification" else "mean_score"
     references = {constant: float(_values(kind, np.full(len(test), guess), truth).mean())}
-    vectorizer = TfidfVectorizer(sublinear_tf=True, token_pattern=words.TERM)
-    vectorizer.fit(text for row in train for text in (row.text_a, row.text_b) if text)
-
-    def bags(rows: Sequence[Example]) -> sparse.csr_matrix:
-        u = vectorizer.transform(row.text_a for row in rows)
-        if rows[0].text_b is None:
-            return u
-        v = vectorizer.transform(row.text_b for row in rows)
-        return sparse.hstack([u, v, abs(u - v), u.multiply(v)]).tocsr()
-
-    dev, x = _dev_size(train), bags(train)
+    bags = bags_of_words({"train": train, "test": test}, pair=train[0].text_b is not None)
+    dev, x = _dev_size(train), bags["train"]
     fits = [_fitted(kind, penalty, x[dev:], labels[dev:]) for penalty in (0.1, *PENALTIES)]
     best = max(fits, key=lambda fit: _values(kind, fit.predict(x[:dev]), labels[:dev]).mean())
-    return references | {"bag_of_words": float(_values(kind, best.predict(bags(test)), truth).mean())}
+    return references | {"bag_of_words": float(_values(kind, best.predict(bags["test"]), truth).mean())}

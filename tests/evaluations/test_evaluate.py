@@ -85,7 +85,9 @@ def test_published_pairs_are_a_source(asking):
     ran("evaluations.evaluate", "gpt-pairs")
     measured = json.loads(Path("data/metrics/evaluate/gpt-pairs.json").read_text())
     items = pd.read_csv("data/evaluated/gpt/pairs/items.csv")
-    assert measured["score"] == pytest.approx(items.groupby("paradigm")["score"].mean().mean())
+    paradigms = items.groupby("paradigm")["score"].mean()
+    assert measured["score"] == pytest.approx(paradigms.mean())
+    assert measured["error"] == pytest.approx(paradigms.std() / 2**0.5), "over paradigms, whose pairs are made by one template"
     assert items.groupby("paradigm")["weight"].sum().to_numpy() == pytest.approx(2, abs=1e-5)
 
 

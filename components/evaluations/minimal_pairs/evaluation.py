@@ -67,6 +67,8 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     by_pair = read_json(folder / "card.json")["made"]
     strata = None if by_pair else np.array([pair.paradigm for pair in items])
     weights = np.ones(len(items)) if by_pair else group_weights(strata, margin)
+    # pairs of one template depend on each other: the error is over paradigms, where there are several
+    clusters = None if by_pair or len(set(strata[both])) < 2 else np.unique(strata, return_inverse=True)[1]
     ngrams = pd.read_csv(folder / "ngrams.csv")
     references = {word: float(np.average(is_right(ngrams[word].to_numpy()), weights=weights * both)) for word in ORDERS.values()}
     hard = both & (ngrams["bigram"].to_numpy() <= TIE)
@@ -78,5 +80,5 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     table = pd.DataFrame([{"id": pair.id, "paradigm": pair.paradigm, "phenomenon": pair.phenomenon} for pair in items])
     return Answers(
         protocol, np.where(both, is_right(margin), np.nan), table["phenomenon"].to_numpy(), weights,
-        table.assign(good=sums[0], bad=sums[1]), figures, strata=strata, averaged=averaged,
+        table.assign(good=sums[0], bad=sums[1]), figures, clusters=clusters, strata=strata, averaged=averaged,
     )  # fmt: skip

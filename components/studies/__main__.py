@@ -95,7 +95,7 @@ def _page(
         protocols=sorted({result["protocol"] for milestones in results for result in milestones.values()} | rules),
         figures={key: Markup(svg(figure)) for key, figure in figures.items()},
         changes={variant: readings.change(block.variants[variant]) for variant in variants},
-        outcomes=outcomes, fixed=expectations.fixed(name, block) if block.expects else None,
+        outcomes=outcomes, fixed=expectations.fixed(name, block),
         rates=readings.rates_tried(all_params, name) if block.learning_rates else {},
         contrasts=[[one for one in last if (one.variant, one.against) == pair and one.task in block.measures] for pair in block.contrasts],
         comparisons=len(last),

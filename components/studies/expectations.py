@@ -62,6 +62,7 @@ def needed(difference: verdicts.Difference, size: float) -> str:
 
 def fixed(name: str, study: params.Study) -> str:
     """Describe which commit fixed the study's seeds and expectations, and whether that was before its results were first committed."""
+    what = "seeds and expectations" if study.expects else "seeds"
     fields = _fixed_fields(study.model_dump(mode="json"))
     since = None
     written_in = (params.STUDY_FOLDER / f"{name}.yaml", params.STUDIES)
@@ -70,27 +71,31 @@ def fixed(name: str, study: params.Study) -> str:
             break
         since = commit
     if since is None:
-        return "Its seeds and expectations are not committed as they stand: nothing shows that they were fixed beforehand."
+        return f"Its {what} are not committed as they stand: nothing shows that they were fixed beforehand."
     commit, day = since.split()
     results = _git("log", "--format=%h", "--diff-filter=A", "--", str(REPORTS / f"{name}.json")).splitlines()
     if not results:
-        return f"Its seeds and expectations were fixed in commit {commit} ({day}); no results had been committed."
+        return f"Its {what} were fixed in commit {commit} ({day}); no results had been committed."
     first = results[-1]
     before = subprocess.run(["git", "merge-base", "--is-ancestor", commit, first], capture_output=True).returncode == 0
     if commit != first and before:
-        return f"Its seeds and expectations were fixed in commit {commit} ({day}), before its first results ({first})."
-    return f"Its seeds or expectations were changed in commit {commit} ({day}), when results had been committed ({first})."
+        return f"Its {what} were fixed in commit {commit} ({day}), before its first results ({first})."
+    return (
+        f"Its {what} were changed in commit {commit} ({day}), when results had been committed ({first}); p-values assume that they "
+        "were fixed before."
+    )
 
 
 def _fixed_fields(block: dict | None) -> dict | None:
-    """What is fixed beforehand: seeds, expectations, budget, tasks and evaluations. None without a valid study."""
+    """What is fixed beforehand: seeds, expectations, budget, learning rates, tasks and evaluations. None without a valid study."""
     if not block:
         return None
     try:
         checked = params.Study.model_validate(block)
     except ValueError:  # an earlier form of the file
         return None
-    return checked.model_dump(mode="json", include={"seeds", "expects", "budget", "tasks", "evaluations", "base", "contrasts"})
+    fields = {"seeds", "expects", "budget", "learning_rates", "tasks", "evaluations", "base", "contrasts"}
+    return checked.model_dump(mode="json", include=fields)
 
 
 def _study_at(commit: str, name: str) -> dict | None:

@@ -298,11 +298,14 @@ def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch)
     assert said(higher).endswith(f"before its first results ({results}).")
     lower = [higher[0] | {"direction": "lower"}]
     late = commit(lower)
-    assert said(lower).startswith(f"Its seeds or expectations were changed in commit {late} (") and f"committed ({results})" in said(lower)
-    for other in ({"studies__rate__budget": {"steps": 9}}, {"studies__rate__seeds": [1, 2, 3]}):
+    assert said(lower).startswith(f"Its seeds and expectations were changed in commit {late} (") and f"committed ({results})" in said(lower)
+    more = {"studies__rate__seeds": [1, 2, 3]}
+    rates = {"studies__rate__learning_rates": {"factors": [1, 2], "seed": 9}}
+    for other in ({"studies__rate__budget": {"steps": 9}}, more, rates):
         study = params.check(changed(studies__rate__expects=lower, **other)).studies["rate"]
         fixed = expectations.fixed("rate", study)
         assert fixed.startswith("Its seeds and expectations are not committed as they stand"), other
+    assert expectations.fixed("rate", params.check(changed(**more)).studies["rate"]).startswith("Its seeds are not committed")
 
 
 def test_a_killed_seed_goes_on_and_ends_the_same(project, start):

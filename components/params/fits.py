@@ -15,7 +15,7 @@ from components.params.derived import Derived
 from components.params.evaluations import Evaluation
 from components.params.messages import first
 from components.params.models import Model, Objective, Training
-from components.params.recipes import ATTACHED, IN_WORDS, OF_CLASSES, ONE_LAYER, Recipe, has_effect
+from components.params.recipes import ATTACHED, IN_WORDS, ONE_LAYER, Recipe
 from components.params.studies import LOSS, Study
 from components.params.tasks import Task
 from components.params.text import Tokenizer
@@ -27,7 +27,7 @@ GENERATE = ("left_to_right", "recurrent", "source_then_target")
 """How models read that can generate text."""
 
 
-def _recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe: Recipe) -> None:
+def recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe: Recipe) -> None:
     """Raises ValueError where the recipe at `place` can't adapt a model of this architecture."""
     if not architecture.has_sublayers and recipe.method in ATTACHED:
         raise ValueError(
@@ -96,14 +96,9 @@ def check(p: Params) -> None:
     for use in uses:
         if architecture := use.model and p.architecture(use.model):
             section = next(section for section in MODELS if use.model in getattr(p, section))
-            _recipe_fits(use.place, f"{section}.{use.model}", architecture, use.recipe)
-    _learning_curve_fits(p)
-    _seed_grid_fits(p)
-    _tickets_fit(p)
+            recipe_fits(use.place, f"{section}.{use.model}", architecture, use.recipe)
     _tasks_fit(p, uses)
     _seeds_are_independent(p)
-    _search_fits(p)
-    _efficiency_fits(p)
     for name, evaluation in p.evaluations.items():
         if task := p.tasks.get(getattr(evaluation, "task", None)):
             _probed_task_fits(f"evaluations.{name}", evaluation, task)
@@ -147,11 +142,11 @@ def _uses(p: Params) -> Iterator[Use]:
             for key, draw in p.search.space.items():
                 for value in draw.ends:
                     yield Use("search.space", name, recipes[name].model_copy(update={key: value}), ())
-            for method in _searched_methods(p, recipes[name]):
+            for method in searched_methods(p, recipes[name]):
                 yield Use("search.space", "", recipes[name].model_copy(update={"method": method}), p.search.tasks)
 
 
-def _searched_methods(p: Params, recipe: Recipe) -> list[str]:
+def searched_methods(p: Params, recipe: Recipe) -> list[str]:
     return p.search.space["method"].ends if "method" in p.search.space else [recipe.method]
 
 
@@ -188,10 +183,10 @@ def _study_fits(p: Params, name: str, study: Study) -> None:
         except ValidationError as error:
             raise ValueError(f"{place}.recipe{first(error)}") from None
         if recipe:
-            _recipe_fits(f"studies.{name}.recipe", place, model.architecture, recipe)
+            recipe_fits(f"studies.{name}.recipe", place, model.architecture, recipe)
         uses = [(f"{place}.recipe", recipe, study.tasks)]
         if declared.by:
-            _recipe_fits(f"{place}.by.recipe", place, model.architecture, declared.by.recipe)
+            recipe_fits(f"{place}.by.recipe", place, model.architecture, declared.by.recipe)
             uses.append((f"{place}.by.recipe", declared.by.recipe, declared.intermediate))
         for recipe_place, used, tasks in uses:
             for task in p.tasks.keys() & tasks:
@@ -292,117 +287,16 @@ def _probed_task_fits(place: str, evaluation: Evaluation, task: Task) -> None:
         raise ValueError(f"{place}.split: {evaluation.task} has no labelled split {evaluation.split}; take one that has labels")
 
 
-def _learning_curve_fits(p: Params) -> None:
-    curve = p.learning_curve
-    missing = [name for name in curve.baselines if name not in p.baselines.methods]
-    if curve.models and missing:
-        raise ValueError(
-            f"learning_curve.baselines: {missing[0]} is not in baselines.methods, from which the last point of the curve "
-            "is taken; add it there"
-        )
-    for name in p.finetune.recipes.keys() & curve.models:
-        if p.finetune.recipes[name].method == "in_context":
-            raise ValueError(
-                f"learning_curve.models: by {name}'s recipe nothing is trained (in_context); vary its shots in adapt instead"
-            )
-
-
 def _seeds_are_independent(p: Params) -> None:
     """Raises ValueError where seeds of fine-tuning share the pre-trainings of a model: counted as runs of their own, ten seeds over three
     pre-trainings would show a difference where there is none in one case of six."""
     seeds = len(p.finetune.seeds)
-    for name in p.finetune.models:
+    for name in dict.fromkeys((*p.finetune.models, *p.adapt.models, *p.learning_curve.models)):
         if name in p.models and 1 < (pretrainings := p.models[name].pretrainings) < seeds:
             raise ValueError(
                 f"finetune.seeds: {seeds} seeds share the {pretrainings} pre-trainings of {name}, and are not independent; list "
                 f"{pretrainings} seeds, or set models.{name}.pretrainings to {seeds}"
             )
-
-
-def _seed_grid_fits(p: Params) -> None:
-    for name in p.finetune.recipes.keys() & p.seed_grid.models:
-        _is_trained(p, "seed_grid", name)
-        if p.finetune.recipes[name].patience is not None:
-            raise ValueError(
-                f"seed_grid.models: {name}'s recipe has patience, which gives trainings different lengths; leave patience out"
-            )
-    for name in p.tasks.keys() & p.seed_grid.tasks:
-        if not (p.tasks[name].test and p.tasks[name].test.labelled):
-            raise ValueError(
-                f"seed_grid.tasks: {name} has no test split with labels, on which the best run on dev is evaluated"
-            )
-
-
-def _tickets_fit(p: Params) -> None:
-    for name in p.finetune.recipes.keys() & p.tickets.models:
-        if (method := p.finetune.recipes[name].method) != "full":
-            raise ValueError(f"tickets.models: {name}'s recipe trains no weights that could be pruned ({method}, not full)")
-
-
-def _is_trained(p: Params, section: str, name: str) -> None:
-    if p.finetune.recipes[name].method == "in_context":
-        raise ValueError(
-            f"{section}.models: by {name}'s recipe nothing is trained (in_context), so seeds have no effect; leave {name} out"
-        )
-
-
-def _efficiency_fits(p: Params) -> None:
-    for name in p.efficiency.tasks:
-        if name in p.tasks and (kind := p.tasks[name].kind) != "classification":
-            raise ValueError(f"efficiency.tasks: {name} is of kind {kind}; name tasks of kind classification")
-        if name in p.tasks and not (p.tasks[name].test and p.tasks[name].test.labelled):
-            raise ValueError(
-                f"efficiency.tasks: {name} has no test split with labels; name another task, as dev "
-                "is used to fit temperatures"
-            )
-    for name, point in p.efficiency.points.items():
-        ways, start = [], point.model
-        while start in p.derived:
-            ways.append(p.derived[start].by.name)
-            start = p.derived[start].start
-        if point.factorised and "sparsified" in ways:
-            raise ValueError(
-                f"efficiency.points.{name}.factorised: a low-rank model can't be made of "
-                f"{point.model}, whose zeros refer to the original matrices"
-            )
-        if architecture := p.architecture(point.model):
-            section = "derived" if point.model in p.derived else "models"
-            _recipe_fits(f"efficiency.points.{name}.recipe", f"{section}.{point.model}", architecture, p.efficiency.tuned(name))
-
-
-def _search_fits(p: Params) -> None:
-    search = p.search
-    _search_draws_what_matters(p)
-    for name in search.models:
-        if not (recipe := p.finetune.recipes.get(name)):
-            continue
-        if "in_context" in _searched_methods(p, recipe):
-            raise ValueError(f"search.models: by {name}'s recipe nothing is trained (in_context); leave {name} out")
-        longest = search.longest(recipe)
-        if search.pruner.name != "none" and search.pruner.min_epochs >= longest:
-            raise ValueError(
-                f"search.pruner: {name} has at most {longest} epochs, fewer than min_epochs {search.pruner.min_epochs} "
-                "leaves to stop; lower min_epochs"
-            )
-    for name in p.tasks.keys() & search.tasks:
-        metrics = p.tasks[name].dev.metrics or p.tasks[name].metrics
-        if search.metric and search.metric not in metrics:
-            raise ValueError(
-                f"search.metric {search.metric} is not among those of the dev split of tasks.{name} ({', '.join(metrics)})"
-            )
-
-
-def _search_draws_what_matters(p: Params) -> None:
-    """Raises ValueError for a field that is drawn and has no effect on any model and task: all trials would be alike."""
-    recipes = [p.finetune.recipes[name] for name in p.search.models if name in p.finetune.recipes]
-    methods = sorted({method for recipe in recipes for method in _searched_methods(p, recipe)})
-    kinds = {p.tasks[name].kind for name in p.tasks.keys() & p.search.tasks}
-    for key in p.search.space if methods else ():
-        if not any(has_effect(key, method) for method in methods):
-            raise ValueError(f"search.space: {key} has no effect under method {' or '.join(methods)}; leave it out")
-        able = OF_CLASSES.get(key, kinds)
-        if kinds and not kinds & set(able) and "text_to_text" not in methods:
-            raise ValueError(f"search.space: {key} has no effect: it needs a task of kind {' or '.join(able)}")
 
 
 def _splits_are_there(p: Params, place: str, examples: object, tasks: Collection[str]) -> None:

@@ -23,7 +23,7 @@ from ruamel.yaml.reader import ReaderError
 
 from components.core.config import NAME, TOP_SEED, Block
 from components.core.errors import SesameError
-from components.params import fits
+from components.params import fits, lab_fits
 from components.params.messages import message, plain, where
 from components.params.references import problems_of_names
 from components.params.whole import OF_STUDIES, Params
@@ -116,6 +116,7 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
         params = Params.model_validate(raw)
         params._of_studies = study_names
         fits.check(params)
+        lab_fits.check(params)
     except ValidationError as error:
         for problem in error.errors():
             path = where(problem["loc"], raw)

@@ -378,6 +378,14 @@ MORE = {
             "models.gpt.pretrainings to 3",
         ),
         (
+            lambda raw: (
+                raw["models"]["gpt"].update(pretrainings=2), raw["finetune"].update(models=["bert"], seeds=[1, 2, 3]),
+                raw.update(adapt={"models": ["gpt"], "methods": ["full"], "tasks": ["same"],
+                                  "recipes": {"full": raw["finetune"]["recipes"]["gpt"]}}),
+            ),
+            "finetune.seeds: 3 seeds share the 2 pre-trainings of gpt",
+        ),
+        (
             lambda raw: raw["derived"].update(short={
                 "start": "gpt", "on": "tasks/same",
                 "by": {"name": "tuned", "recipe": raw["finetune"]["recipes"]["gpt"] | {"temperature_scaling": True}},

@@ -16,7 +16,7 @@ run: .venv/installed
 test: .venv/installed
 	.venv/bin/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-# whole pipelines under DVC, Prefect and MLflow, and what takes 20 seconds
+# whole pipelines under DVC, Prefect and MLflow, and what takes ten seconds or more
 test-long: .venv/installed
 	.venv/bin/pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'long and not cluster'
 

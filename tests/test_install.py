@@ -49,6 +49,7 @@ def test_a_wheel_has_every_file_that_code_reads(wheel):
     assert set(zipfile.ZipFile(wheel).namelist()) >= set(read)
 
 
+@pytest.mark.long
 def test_installed_elsewhere_it_is_imported(wheel, tmp_path):
     """As from a notebook: another folder, no checkout."""
     target = tmp_path / "site"

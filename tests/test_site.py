@@ -15,6 +15,8 @@ from ruamel.yaml import YAML
 from components import params
 from pipelines import cli
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[1]
 
 

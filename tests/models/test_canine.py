@@ -179,6 +179,7 @@ def bring(folder: Path) -> dict:
     return checkpoint_stage.bring(params.check(raw), "brought", Run(None))
 
 
+@pytest.mark.long
 @torch.no_grad()
 def test_a_checkpoint_comes_in_and_goes_out(project):
     """Without a file of a tokenizer: characters are code points, in no order of ours."""

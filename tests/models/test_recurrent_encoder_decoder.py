@@ -172,6 +172,7 @@ def log_probability(model, source, target, allowed) -> float:
     return float(scores.gather(1, torch.tensor(target)[:, None]).sum())
 
 
+@pytest.mark.long
 def test_it_learns_to_turn_a_text_round_and_where_to_look():
     """Each place looks at what it writes; the ends of the encoder alone do not get there in as many steps."""
     steps = 0

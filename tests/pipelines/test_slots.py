@@ -121,6 +121,7 @@ def test_as_many_lanes_as_the_machine_takes(three):
     assert worktree_runs("gpu", run_on="farm") == worktree_runs(None, run_on="farm") == sweep.AWAY
 
 
+@pytest.mark.long
 def test_two_flows_share_the_gpus_and_a_dead_one_leaves_none(lab, template, tmp_path):
     """Ten stages of two checkouts on three GPUs: never two at once on one; a flow whose GPUs are all held says what it waits for."""
     stage = '  NAME: {cmd: "python uses.py NAME 0.7 && touch NAME.out", outs: [NAME.out: {cache: false}], meta: {resource: gpu}}\n'

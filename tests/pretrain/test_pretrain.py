@@ -81,6 +81,7 @@ def killed(name: str, start: Callable[..., Command]) -> None:
     assert not Path(f"data/models/{name}/model.safetensors").exists()
 
 
+@pytest.mark.long
 def test_killed_and_resumed_equals_uninterrupted(project, start):
     """kill -9 at some moment, run again: the same weights bit for bit, the same curve."""
     name = "gpt"

@@ -308,6 +308,7 @@ def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch)
     assert expectations.fixed("rate", params.check(changed(**more)).studies["rate"]).startswith("Its seeds are not committed")
 
 
+@pytest.mark.long
 def test_a_killed_seed_goes_on_and_ends_the_same(project, start):
     write(changed(studies__rate__budget={"steps": 40}))
     whole = run_stage("components.studies.variant", "rate-40-1")

@@ -64,6 +64,7 @@ def contents(path: Path) -> dict[str, list[str]]:
         return {name: archive.read(name).decode().splitlines() for name in archive.namelist()}
 
 
+@pytest.mark.long
 def test_glue(glue, monkeypatch):
     monkeypatch.chdir(glue)
     written = submission.write("glue", "bert")

@@ -39,6 +39,7 @@ def found(runs: int, deviation: float, gain: float, times: int = 300) -> float:
     return float(np.mean([word in (["higher"], ["lower"]) for word in said]))
 
 
+@pytest.mark.long
 def test_verdicts_are_seldom_wrong_and_find_what_is_large_enough():
     """Without a difference 5 % at most (three standard errors of 300 trials: .088); the power grows with the seeds (docs/studies.md)."""
     wrong = {(runs, deviation): found(runs, deviation, 0.0) for runs in (2, 3, 5, 10) for deviation in (0.0, 0.03)}

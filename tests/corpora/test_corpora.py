@@ -151,6 +151,18 @@ def test_ftfy_repairs_ascii_as_any_text():
     printable = "".join(map(chr, range(32, 127)))
     alone = [first + second for first in printable for second in printable]
     assert [each for each in alone if "&" not in each and ftfy.fix_text(each) != each] == [], "which is not asked then"
+    for other in set(map(chr, range(128))) - set(printable):
+        [apart], [beside, _] = (cleaning.normalised([f"a{other}b", *more], "ftfy") for more in ([], ["é"]))
+        assert apart == beside == ("a b" if other.isspace() else "ab"), hex(ord(other))
+
+
+@pytest.mark.parametrize(("broken", "repaired"), [
+    ("it\u00e2\x80\x99s", "it's"), ("aqu\u00c3\u00ad", "aquí"), ("co&shy;op", "coop"), ("one&#8203; word", "one word"),
+    ("\x1b[31mred\x1b[0m", "red"),
+])  # fmt: skip
+def test_control_characters_are_removed_after_ftfy_has_repaired_the_text(broken, repaired):
+    """They are bytes of mojibake, which could not be repaired without them; and entities brought new ones."""
+    assert cleaning.normalised([broken], "ftfy") == [repaired]
 
 
 WRAPPED = "It was a dark and\nstormy night . The rain\nfell in torrents .\n\nNobody was\nthere .\n"

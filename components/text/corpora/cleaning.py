@@ -15,8 +15,8 @@ from components.text.corpora import Document
 CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ud800-\udfff]")
 """Control characters other than white space, invisible break hints, byte-order marks and lone surrogates."""
 
-BREAKS = re.compile("[\n\u2028\u2029]")
-"""What would begin another segment."""
+BREAKS = re.compile("[\n\x0b\x1c-\x1f\u2028\u2029]")
+"""White space that would begin another segment, or that ftfy removes from between two words."""
 SHINGLE = 5
 PERMUTATIONS = 128
 
@@ -67,17 +67,25 @@ def normalised(document: Document, unicode: str) -> Document:
     """Normalise Unicode (`ftfy` also repairs it) and white space, remove control characters and empty segments."""
     # all segments at once, which is faster
     text = "\n".join(BREAKS.sub(" ", segment) for segment in document)
-    if unicode == "ftfy" and not (text.isascii() and "&" not in text):  # of printable ASCII ftfy repairs entities alone
-        import ftfy
-
-        # each segment by itself, since a repair may bring a line break ("&#10;")
-        segments = CONTROL.sub("", text).split("\n")
-        text = "\n".join(BREAKS.sub(" ", ftfy.fix_text(segment, explain=False)) for segment in segments)
+    if unicode == "ftfy":
+        text = "\n".join(map(_repaired, text.split("\n")))
     elif not text.isascii():
         text = unicodedata.normalize(unicode, CONTROL.sub("", text))
     elif not text.isprintable():  # ASCII needs no normalisation, and may only have control characters
         text = CONTROL.sub("", text)
     return [clean for segment in text.split("\n") if (clean := " ".join(segment.split()))]
+
+
+def _repaired(segment: str) -> str:
+    """Repair a segment by itself, since a repair may bring a line break ("&#10;").
+
+    Control characters are removed afterwards: before, they are bytes of mojibake, and entities bring others ("&shy;").
+    """
+    if segment.isascii() and segment.isprintable() and "&" not in segment:  # ftfy changes none of these
+        return segment
+    import ftfy
+
+    return CONTROL.sub("", BREAKS.sub(" ", ftfy.fix_text(segment, explain=False)))
 
 
 def digest_of(text: str) -> bytes:

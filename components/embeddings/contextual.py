@@ -15,7 +15,7 @@ from components.core import compute
 from components.core.errors import SesameError
 from components.embeddings import intrinsic
 from components.embeddings.contexts import BATCH, embedded, layer_of, words_in
-from components.embeddings.space import Space, save
+from components.embeddings.space import Space, save, say_unspaced
 from components.embeddings.vectors import taken
 from components.models import store
 from components.stages import stage
@@ -33,6 +33,7 @@ def contextual_vectors(all_params: params.Params, name: str, run) -> dict:
     layer = layer_of(model, settings.model, settings.layer)
     sentences = [words for words in taken(settings, words_in) if words]
     counts = Counter(word.lowered() for words in sentences for word in words)
+    say_unspaced(counts)
     words = [word for word, count in counts.most_common(settings.max_vocabulary) if count >= settings.min_count]
     if not words:
         raise SesameError(

@@ -24,7 +24,7 @@ from components.core import compute, storage
 from components.core.errors import SesameError
 from components.embeddings import evaluate
 from components.embeddings.evaluate import beyond_frequency
-from components.embeddings.space import WORD
+from components.embeddings.space import WORD, say_unspaced
 from components.embeddings.trainers.ppmi_svd import cooccurrences, ppmi
 from components.stages import stage
 from components.text import corpora
@@ -75,7 +75,9 @@ def read(groups: params.Groups) -> Documents:
         )
     together = [document for documents in sets for document in documents]
     counted = [Counter(word for sentence in document for word in sentence) for document in together]
-    words = [word for word, _ in sum(counted, Counter()).most_common(groups.max_vocabulary)]
+    all_words = sum(counted, Counter())
+    say_unspaced(all_words)
+    words = [word for word, _ in all_words.most_common(groups.max_vocabulary)]
     row = {word: i for i, word in enumerate(words)}
     counts = np.zeros((len(together), len(words)), dtype=np.int64)
     for i, counter in enumerate(counted):

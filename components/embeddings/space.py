@@ -3,14 +3,14 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from components.core import storage
-from components.core.words import LETTERS
+from components.core.words import LETTERS, UNSPACED
 from components.stages.outputs import reading
 
 WORD = re.compile(LETTERS)
@@ -27,6 +27,18 @@ def written(text: str, lowercase: bool) -> str:
 def has_capitals(words: Iterable[str]) -> bool:
     """Whether any word of a vocabulary has a capital."""
     return any(word != word.lower() for word in words)
+
+
+def say_unspaced(counts: Mapping[str, int]) -> None:
+    """Print a line where more than a tenth of a text's words (word -> occurrences) are of scripts without blanks: they are clauses."""
+    words = sum(counts.values())
+    clauses = sum(count for word, count in counts.items() if re.match(UNSPACED, word))
+    if clauses > words / 10:
+        print(
+            f"{clauses / words:.0%} of the words are of scripts without blanks between words, "
+            "where a word is all between two blanks or signs: put blanks between the words of the text first",
+            flush=True,
+        )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ import numpy as np
 
 from components import params
 from components.core.errors import SesameError
-from components.core.words import LETTERS, UNSPACED
+from components.core.words import LETTERS
 from components.embeddings import intrinsic, trainers
-from components.embeddings.space import WORD, Space, save
+from components.embeddings.space import WORD, Space, save, say_unspaced
 from components.stages import stage
 from components.text import corpora
 
@@ -26,14 +27,7 @@ def sentences_of(settings: params.Vectors) -> list[list[str]]:
     """The lower-cased words of each segment of a corpus' training split, or of a half of it; at most `max_words`."""
     word = OR_NUMERAL if settings.numerals else WORD
     sentences = taken(settings, lambda segment: word.findall(segment.lower()))
-    words, unspaced = [word for sentence in sentences for word in sentence], re.compile(UNSPACED)
-    clauses = sum(unspaced.match(word) is not None for word in words)
-    if clauses > len(words) / 10:
-        print(
-            f"{clauses / len(words):.0%} of the words are of scripts without blanks between words, "
-            "where a word is all between two blanks or signs: put blanks between the words of the text first",
-            flush=True,
-        )
+    say_unspaced(Counter(word for sentence in sentences for word in sentence))
     return sentences
 
 

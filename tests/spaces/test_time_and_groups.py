@@ -199,6 +199,18 @@ def test_two_sets_that_write_alike_differ_in_no_word(tmp_path, monkeypatch):
     assert metrics["used_differently"] == metrics["beyond_family"] == 0
 
 
+def test_groups_whose_text_has_no_blanks_between_words_are_said(tmp_path, monkeypatch, capsys):
+    """Their words are whole clauses."""
+    monkeypatch.chdir(tmp_path)
+    groups = corpora(different=False)
+    group.read(groups)
+    assert not capsys.readouterr().out
+    for name in ("one", "two"):
+        Path("data/corpora", name, "train.txt").write_text("我们在学校学习汉语，他们看书。\n\n" * 24)
+    group.read(groups)
+    assert "100% of the words are of scripts without blanks between words" in capsys.readouterr().out
+
+
 def test_too_few_documents_are_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     groups = corpora(different=True)

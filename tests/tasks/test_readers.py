@@ -256,6 +256,9 @@ def test_conll(read, hub):
     comments = "# id 1\tdomain=en\nEU\t_\n\n# text = 1 is\n#\t_\n1\t_\n# SYM\n"
     found = [row.words for *_, row in read("conll", comments, labelled=False, labels=TAGS)]
     assert found == [["EU"], ["#", "1", "#"]], "comments before a sentence are no words"
+    rows = "# newdoc\n#text = Me\n# sent_id = 1\n#MeToo\tPROPN\tNumber=Sing\tO\n\n# O\nnew O\n"
+    found = [row.words for *_, row in read("conll", rows, labels=TAGS)]
+    assert found == [["#MeToo"], ["#", "new"]], "hashtags and a sign with its tag are words"
     with pytest.raises(SesameError, match=r"f, line 2: unknown label 'B-place' \(allowed: O, B-person, I-person\)"):
         read("conll", "in\tO\nRome\tB-place\n", labels=TAGS)
     with pytest.raises(SesameError, match="f, line 1: a word and its tag expected, 'Ann' found"):

@@ -1,6 +1,8 @@
 """CoNLL (Tjong Kim Sang and De Meulder 2003): one word per line, its tag in the last column, an empty line between sentences.
 
-Comments before a sentence are left out: `# text = ...` of CoNLL-U, `# id ... domain=en` of MultiCoNER."""
+Comments before the first word of a sentence are left out: what begins with "# " and has an equals sign, as `# text = ...` of CoNLL-U and
+`# id ... domain=en` of MultiCoNER, CoNLL-U's `# newdoc` and `# newpar`, and `#text = ...`. Other lines with `#` are words: a hashtag with
+its tags is no comment."""
 
 import re
 from collections.abc import Iterator
@@ -15,8 +17,7 @@ from components.text.sources.file import SourceFile
 from components.text.sources.tables import value
 from components.text.sources.text import fields, lines
 
-COMMENT = re.compile(r"# ?\w.*=")
-"""A word `#` is followed by tags, which have no equals sign."""
+COMMENT = re.compile(r"# .*=|# new(doc|par)\b|#\w+ = ")
 Sentences = Iterator[tuple[str, list[str], list[tuple[str, str]]]]
 """`(place, words, (place, tag)...)`; without labels no tags are read."""
 

@@ -184,6 +184,14 @@ def test_words_find_their_translations():
     assert word_by_word.WordByWord([("cats", "猫"), ("he", "他")]).translate("he cats") == "他猫"
 
 
+def test_words_without_blanks_are_the_longest_that_the_training_text_has_between_blanks():
+    """Cut into characters, words were translated by halves: 我们 is more than 我, and 们 is nothing."""
+    cut = [("我们 爱 猫", "we love cats"), ("我 爱 狗", "i love dogs"), ("我们 看 狗", "we see dogs"), ("我 看 猫", "i see cats")]
+    baseline = word_by_word.WordByWord(cut)
+    assert baseline.translate("我们看猫。") == baseline.translate("我们 看 猫。") == "we see cats 。"
+    assert baseline.translate("我看狗们") == "i see dogs 们", "no word, so a character"
+
+
 @pytest.fixture(scope="module")
 def translator(built, tmp_path_factory) -> tuple[Path, dict]:
     """The tiny project with a translator of text read backwards, and a left-to-right model; its params."""

@@ -154,6 +154,15 @@ def test_an_answer_is_found_that_nfkc_changes(passage, answer):
     assert text_to_text._as_written(unicodedata.normalize("NFKC", answer).lower(), passage) == answer
 
 
+@pytest.mark.parametrize(("written", "passage", "found"), [
+    ("서우", "서울 사람", ""), ("cafe", "a café, a cafe", "cafe"), ("cafe", "cafe\u0301", ""), ("か", "がか", "か"), ("1", "½ of 1", "1"),
+    ("ss", "Maß, Mass", "ß"), ("Ma ss", "Maß", "Maß"), ("カ", "ｶﾞ ｶ", "ｶ"), ("aa", "ａａａ", "ａａ"),
+])  # fmt: skip
+def test_a_written_answer_has_whole_characters_of_the_passage(written, passage, found):
+    """The first part of a letter that is written decomposed was found, and made a wrong answer right."""
+    assert text_to_text._as_written(written, passage) == found
+
+
 @pytest.mark.parametrize(("setting", "value", "needs"), [
     ("label_smoothing", 0.1, "classification or tagging or text"), ("class_weights", "balanced", "classification or tagging"),
     ("temperature_scaling", True, "classification"),

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -90,11 +91,16 @@ class TextToTextKind(PromptedKind):
 def _as_written(text: str, passage: str) -> str:
     """The passage's own characters for a text that differs from them in case, white space and Unicode's compatible forms, which a tokenizer
     may change (BERT's writes "20 – 18" for "20–18", all trained here "km2" for "km²"); empty where the passage does not have it."""
-    wanted = _folded(text)
     folded = [_folded(character) for character in passage]
-    places = [i for i, characters in enumerate(folded) for _ in characters]
-    first = "".join(folded).find(wanted) if wanted else -1
-    return passage[places[first] : places[first + len(wanted) - 1] + 1] if first >= 0 else ""
+    edges = list(enumerate(accumulate(map(len, folded), initial=0)))
+    begins, ends = {edge: i for i, edge in edges}, {edge: i for i, edge in reversed(edges)}  # white space has no width
+    wanted, joined = _folded(text), "".join(folded)
+    for found in re.finditer(f"(?={re.escape(wanted)})", joined) if wanted else ():
+        begin, end = found.start(), found.start() + len(wanted)
+        # whole characters alone: 서우 is within 서울 where these are decomposed, and cafe within café
+        if begin in begins and end in ends and not any(map(unicodedata.combining, joined[end : end + 1])):
+            return passage[begins[begin] : ends[end]]
+    return ""
 
 
 def _folded(text: str) -> str:

@@ -221,11 +221,23 @@ def diagnostics() -> str:
     return table(["set", "model", "right ± error", "random weights", "verdict", "chance", "by group", "items"], body)
 
 
+def masking_rates() -> str:
+    """For each variant of the study `masking` the bits per byte at each learning rate that was tried; the best in bold."""
+    tried: dict[str, dict[str, float]] = {}
+    for row in rows("masking_rates", RESULTS):
+        tried.setdefault(row["variant"], {})[row["factor"]] = float(row["bits_per_byte"])
+    body = [
+        [variant, *(f"**{bits:.3f}**" if bits == min(by_factor.values()) else f"{bits:.3f}" for bits in by_factor.values())]
+        for variant, by_factor in tried.items()
+    ]
+    return table(["variant", *(f"{factor} ×" for factor in next(iter(tried.values())))], body)
+
+
 TABLES = {
     "diagnostics": diagnostics, "findings": findings_table, "outcomes": outcomes, "study": study,
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
     "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes,
-    "sentence_probes": sentence_probes, "attention": attention,
+    "sentence_probes": sentence_probes, "attention": attention, "masking_rates": masking_rates,
 }  # fmt: skip
 
 

@@ -107,15 +107,16 @@ def build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait
 def while_prefect_lives() -> Iterator[None]:
     """Says in one line that Prefect's server went away or no longer answers, and ends the process. Raises SesameError
     when it answers with errors: its database may be gone."""
-    from httpx import TransportError
+    from httpx import TimeoutException, TransportError
     from prefect.exceptions import PrefectHTTPStatusError
 
     kept = "finished stages are kept: run the command again"
     try:
         yield
-    except TransportError:
+    except TransportError as error:
         sys.stdout.flush()
-        said = f"sesame: Prefect's server went away; {kept} (`sesame status` shows the servers)"
+        what = "does not answer" if isinstance(error, TimeoutException) else "went away"
+        said = f"sesame: Prefect's server {what} ({type(error).__name__}); {kept} (`sesame status` shows the servers)"
         print(said, file=sys.stderr, flush=True)
         os._exit(1)  # at Python's exit Prefect would wait for that server again, to send what it has left
     except RuntimeError as error:  # Prefect's, as a flow begins

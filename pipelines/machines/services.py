@@ -73,9 +73,10 @@ def environment() -> dict[str, str]:
         "DO_NOT_TRACK": "1",
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
-        # two tries of 8 s: by Prefect's defaults a flow ends minutes after its server is gone or has fallen silent
-        "PREFECT_CLIENT_MAX_RETRIES": "1",
-        "PREFECT_API_REQUEST_TIMEOUT": "8",
+        # three tries of 10 s: a server on a machine at its limit may need 20 s for an answer, and by Prefect's defaults
+        # a flow ends minutes after its server is gone or has fallen silent
+        "PREFECT_CLIENT_MAX_RETRIES": "2",
+        "PREFECT_API_REQUEST_TIMEOUT": "10",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",

@@ -290,12 +290,14 @@ def test_a_server_that_says_it_is_well_and_answers_nothing_else_is_one_line(bare
 
 
 def test_a_prefect_server_that_falls_silent_in_mid_flow(bare, tmp_path):
-    """As behind a proxy that is frozen: connections are taken, and nobody answers. A minute, and what was done is kept."""
+    """As behind a proxy that is frozen: connections are taken, and nobody answers. The flow ends after its
+    tries (fewer and shorter here than ours are), and what was done is kept."""
     address = f"http://127.0.0.1:{free_port()}"
     server = serve(tmp_path / "prefect", address)
     try:
         bare.stages('  a: {cmd: "touch begun; while [ ! -e go ]; do sleep 0.1; done; echo > a.out", outs: [a.out]}')
-        run = bare.start("run", PREFECT_API_URL=f"{address}/api")
+        tries = {"PREFECT_CLIENT_MAX_RETRIES": "1", "PREFECT_API_REQUEST_TIMEOUT": "4"}
+        run = bare.start("run", PREFECT_API_URL=f"{address}/api", **tries)
         bare.until((bare.path / "begun").exists)
         server.send_signal(signal.SIGSTOP)
         begun = time.monotonic()
@@ -305,9 +307,8 @@ def test_a_prefect_server_that_falls_silent_in_mid_flow(bare, tmp_path):
     finally:
         server.kill()
         server.wait()
-    print(f"{took:.0f} s until the end of a flow whose server is silent")
-    last = "finished stages are kept: run the command again (`sesame status` shows the servers)\n"
-    assert output.endswith(last) and took < 60, (took, output)
+    last = "sesame: Prefect's server does not answer (ReadTimeout); finished stages are kept: run the command again (`sesame status` shows the servers)\n"
+    assert output.endswith(last) and took < 40, (took, output)
     assert "1 stage: 1 cached" in bare.sesame("run")
 
 

@@ -21,6 +21,14 @@ def member(all_params: params.Params, name: str) -> params.Member:
     return declared[name]
 
 
+def rate_trial(all_params: params.Params, name: str) -> params.RateTrial:
+    """The training that tries a learning rate, by the name of its stage. Raises SesameError where it is not declared."""
+    declared = {trial.name: trial for trial in params.rate_trials(all_params.studies)}
+    if name not in declared:
+        raise SesameError(f"no learning rate {name!r} is tried in {params.STUDY_FOLDER} (there are: {', '.join(declared) or 'none'})")
+    return declared[name]
+
+
 def pretrained_folder(member: params.Member) -> Path:
     """The folder of its model."""
     return Path("data/variants", *map(str, member))

@@ -13,13 +13,9 @@ from components.stages import stage
 from components.studies import folders
 
 
-def _trial(all_params: params.Params, name: str) -> params.RateTrial:
-    return next(trial for trial in params.rate_trials(all_params.studies) if trial.name == name)
-
-
 def previous_run(all_params: params.Params, name: str) -> str | None:
     """The MLflow run of a killed attempt."""
-    block = params.tried(all_params.models, all_params.studies, _trial(all_params, name))
+    block = params.tried(all_params.models, all_params.studies, folders.rate_trial(all_params, name))
     if not Path("data/encoded", block.encoding, "meta.json").exists():
         return None
     noted = checkpoint_folder(block, name) / "run_id"
@@ -28,7 +24,7 @@ def previous_run(all_params: params.Params, name: str) -> str | None:
 
 def try_rate(all_params: params.Params, name: str, run: Run) -> dict:
     """Return the metrics of the training; those of one that diverged have no loss."""
-    trial = _trial(all_params, name)
+    trial = folders.rate_trial(all_params, name)
     block = params.tried(all_params.models, all_params.studies, trial)
     run.tag(study=trial.study, variant=trial.variant, model=all_params.studies[trial.study].model, rate_factor=f"{trial.factor:g}")
     model = storage.STATE / "rate_trials" / name
@@ -46,7 +42,7 @@ def try_rate(all_params: params.Params, name: str, run: Run) -> dict:
 
 
 def metrics_file(all_params: params.Params, name: str) -> Path:
-    trial = _trial(all_params, name)
+    trial = folders.rate_trial(all_params, name)
     return folders.rate_trials(trial.study, trial.variant) / f"{trial.label}.json"
 
 

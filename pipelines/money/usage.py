@@ -2,6 +2,7 @@
 stopped or repeated."""
 
 import csv
+import json
 import math
 import os
 from collections import defaultdict
@@ -164,4 +165,8 @@ def runs_of_table(all_params: params.Params, name: str, known: Collection[str]) 
             add(kind, row, alone["seconds"], alone["flops"])
     for row in rows:
         add("transfer", row, float(row["finetune_seconds"] or 0), 0.0)
+    figures = path.with_suffix(".json")
+    tried = json.loads(figures.read_text()).get("learning_rates", {}) if figures.exists() else {}
+    for variant in sorted(tried.keys() & last.keys()):  # trainings beside those of the table's rows
+        add("rate_trial", {"n": 1, "variant": variant}, tried[variant]["seconds"], tried[variant]["flops"])
     return runs

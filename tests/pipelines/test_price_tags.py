@@ -11,7 +11,7 @@ import pytest
 
 from components import params
 from components.comparison import price
-from components.core import tracking
+from components.core import storage, tracking
 from components.stages.cost import energy_kwh
 from pipelines.execution import ledger
 from pipelines.money import energy, price_tags, usage
@@ -212,9 +212,12 @@ def test_a_study_whose_trainings_are_not_here_is_priced_by_its_table(empty, made
     table(empty, "rate", [
         row | {"variant": name, "seconds": own, "finetune_seconds": tuned, "flops": flops} for name, (own, tuned, flops) in figures.items()
     ])  # fmt: skip
+    tried = {"15": {"factor": 1, "losses": {"0.5": 4.0, "1": 3.9}, "seconds": 90.0, "flops": 7e6}}
+    storage.write_json(empty / "data/report/studies/rate.json", {"learning_rates": tried})
     all_params = params.check(raw)
     found = {run.stage: (run.price.seconds, run.price.flops) for run in usage.read(all_params).runs}
     assert found == {
+        "rate_trial@rate-15": (90, 7e6),  # both rates together
         "variant@rate-15": (200, 16e6), "variant@rate-40": (240, 16e6), "further@rate-further": (120, 8e6),  # less what it began with
         "transfer@rate-15": (20, 0), "transfer@rate-40": (20, 0), "transfer@rate-further": (40, 0), "transfer@rate-again": (10, 0),
     }  # fmt: skip

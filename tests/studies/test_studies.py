@@ -458,6 +458,10 @@ def test_each_variant_has_the_best_of_its_learning_rates(project):
         storage.write_json(file, {"loss": None})
     done = run_stage("components.studies.rate", "rate-40")
     assert done.returncode == 2 and "every learning rate of 40 diverged; give lower learning_rates.factors" in done.stderr
+    done = run_stage("components.studies.rate", "rate-41")
+    assert done.returncode == 2 and "no learning rates are tried for a variant '41' of a study 'rate'" in done.stderr
+    with pytest.raises(SesameError, match="no learning rate 'rate-15-2' is tried in studies/params .there are: rate-15-0_001, "):
+        folders.rate_trial(everything, "rate-15-2")
 
 
 def champion_is_the_best_on_dev(everything) -> None:

@@ -27,14 +27,16 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
     frame = tables.table(all_params, name, compared)
     reads = tables.reads(all_params, name)
     fitted = ladder.climb(block, frame, reads)
+    units, references = tables.units(all_params, name), tables.references(all_params, name)
     sentences = readings.readings(all_params, name, frame, compared, tables.untrained(all_params, name), tables.blind(all_params, name))
+    sentences += readings.beside_references(references, frame, units)
     sentences += [fitted.sentence] if fitted else []
     outcomes = [expectations.outcome(expected, tables.find(compared, expected, block.base)) for expected in block.expects]
-    units = tables.units(all_params, name)
     learnt = milestones.by_group(all_params, name) if block.milestones else pd.DataFrame()
     figures = {
         "learnt": milestones.plot(learnt, "flops" if block.plot.x == "flops" else "tokens") if len(learnt) else None,
-        "plot": plots.scatter(block, frame, units, reads), "effects": plots.effects(block, frame, units),
+        "plot": plots.scatter(block, frame, units, reads, references),
+        "effects": plots.effects(block, frame, units),
         "ladder": ladder.plot(block, frame, fitted) if fitted else None,
     }  # fmt: skip
     figures = {key: figure for key, figure in figures.items() if figure}

@@ -1,6 +1,6 @@
 """The plots of a study."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -22,8 +22,11 @@ TITLES = {
 LOSSES = {"loss", "perplexity", "bits_per_byte"}
 
 
-def scatter(study: params.Study, frame: pd.DataFrame, units: dict[str, str], reads: dict[str, str]) -> Figure:
-    """The study's plot: one point per variant with its deviation over seeds, a line through a variant's milestones.
+def scatter(
+    study: params.Study, frame: pd.DataFrame, units: dict[str, str], reads: dict[str, str], references: Mapping[str, tuple[str, float]]
+) -> Figure:
+    """The study's plot: one point per variant with its deviation over seeds, a line through a variant's milestones. A dashed line is the
+    best reference that needs no model, such as a bigram.
 
     `reads` has how each variant reads: losses are drawn only for variants that read like the base, since others are not comparable.
     """
@@ -34,6 +37,9 @@ def scatter(study: params.Study, frame: pd.DataFrame, units: dict[str, str], rea
                 continue
             spread = rows.get(f"{y}_std")
             axis.errorbar(rows[study.plot.x], rows[y], yerr=spread, markersize=6, capsize=2.5, linewidth=1.2, label=variant, **style)
+        if y in references:
+            name, score = references[y]
+            axis.axhline(score, color=GREY, linestyle="--", linewidth=1.2, label=name.replace("_", " "))
         if frame[study.plot.x].max() > 4 * frame[study.plot.x].min() > 0:
             axis.set_xscale("log")
             axis.xaxis.set_minor_formatter(NullFormatter())  # minor labels would overlap

@@ -8,6 +8,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from components import params
+from components.evaluations.config import LOWER_IS_BETTER
 from components.params import LOSS
 from components.stages.outputs import read_json
 from components.studies import folders
@@ -66,6 +67,16 @@ def readings(
     if block.learning_rates:
         sentences.append(learning_rates(rates_tried(all_params, study)))
     return sentences + ([labelled(all_params, study)] if any(variant.by for variant in block.variants.values()) else [])
+
+
+def beside_references(best: Mapping[str, tuple[str, float]], frame: pd.DataFrame, units: Mapping[str, str]) -> list[str]:
+    """A sentence for each evaluation with a reference that needs no model: its score, and the variants whose mean is better."""
+    sentences, last = [], frame[frame["milestone"] == LAST]
+    for evaluation, (name, score) in best.items():
+        is_better = last[evaluation] < score if units[evaluation] in LOWER_IS_BETTER else last[evaluation] > score
+        above = ", ".join(last["variant"][is_better]) or "no variant"
+        sentences.append(f"On {evaluation}, {name.replace('_', ' ')} alone has {score:.3f}; better than that: {above}.")
+    return sentences
 
 
 def rates_tried(all_params: params.Params, study: str) -> dict[str, dict]:

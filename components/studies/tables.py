@@ -209,6 +209,17 @@ def evaluated(all_params: params.Params, study: str, variant: str) -> dict[str, 
     }  # fmt: skip
 
 
+def references(all_params: params.Params, study: str) -> dict[str, tuple[str, float]]:
+    """evaluation -> name and score of the best reference that needs no model, such as a bigram, on the items of the base."""
+    best = {}
+    for evaluation, milestones in evaluated(all_params, study, all_params.studies[study].base).items():
+        scores = pd.DataFrame([answers.get("references", {}) for answers in milestones[LAST]]).mean().dropna()
+        if len(scores):
+            name = scores.idxmin() if milestones[LAST][0]["measure"] in LOWER_IS_BETTER else scores.idxmax()
+            best[evaluation] = name, float(scores[name])
+    return best
+
+
 def units(all_params: params.Params, study: str) -> dict[str, str]:
     """The unit of each measure of a study: a task's metric, an evaluation's measure, bits per byte of the held-out loss."""
     block = all_params.studies[study]

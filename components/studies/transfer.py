@@ -46,7 +46,7 @@ def transfer(all_params: Params, name: str, run: Run) -> dict:
 
 
 def _evaluate(all_params: Params, member: Member, target: Path) -> dict[str, dict[str, dict]]:
-    """evaluation -> milestone -> protocol, measure and score; the items are written to the target folder."""
+    """evaluation -> milestone -> protocol, measure, score and those of references; the items are written to the target folder."""
     study, weights, results = all_params.studies[member.study], folders.weights_folder(all_params, member), {}
     seed = member.seed if study.variants[member.variant].init == "random" else None
     for evaluation in study.evaluations:
@@ -57,7 +57,10 @@ def _evaluate(all_params: Params, member: Member, target: Path) -> dict[str, dic
             evaluate.write_items(target / evaluation / milestone / "items.csv", answers)
             known = np.isfinite(answers.values)
             score = float(np.average(answers.values[known], weights=answers.weights[known]))
-            results.setdefault(evaluation, {})[milestone] = {"protocol": answers.protocol, "measure": answers.measure, "score": score}
+            results.setdefault(evaluation, {})[milestone] = {
+                "protocol": answers.protocol, "measure": answers.measure, "score": score,
+                "references": answers.figures.get("references", {}),
+            }  # fmt: skip
             print(f"{evaluation}, {milestone}: {answers.measure} {score:.3f}", flush=True)
     return results
 

@@ -13,6 +13,7 @@ from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.evaluations.contract import Answers, group_weights
 from components.evaluations.evaluate import write_items
+from components.evaluations.minimal_pairs.evaluation import is_right
 from components.stages import registry
 from components.studies import __main__ as study_stage
 from components.studies import champion, milestones, readings, tables, transfer
@@ -100,6 +101,14 @@ def test_what_is_learnt_when_is_a_picture(asking):  # noqa: F811
         assert (row["tokens"] < 2000) == (row["milestone"] == "1000") and row["flops"] > row["tokens"]
     page = Path("data/report/studies/speed.html").read_text()
     assert "What is learnt when" in page and all(group.replace("_", " ") in page for group in groups)
+
+    # beside the variants stands what needs no model, on the same items
+    ngrams = pd.read_csv("data/evaluations/pairs/ngrams.csv")
+    read = pd.read_csv("data/studies/speed/fast/1/pairs/last/items.csv")["score"].notna()
+    counted = {order: is_right(ngrams[order][read].to_numpy()).mean() for order in ("unigram", "bigram", "trigram")}
+    name, score = tables.references(checked, "speed")["pairs"]
+    assert score == pytest.approx(max(counted.values())) == counted[name]
+    assert f"On pairs, {name} alone has {score:.3f}; better than that: " in page and f"{name}</text>" in page
 
     # what is asked without tuning is asked of any model, also of one that has learned nothing about context
     for file in Path("data/variants/speed/slow").glob("*/figures.json"):

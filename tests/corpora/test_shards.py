@@ -156,6 +156,17 @@ def test_the_earlier_one_stays_and_what_is_like_a_dropped_one_alone_stays(projec
     assert memory == sharded and text_of(first) in left and text_of(second) not in left and text_of(third) in left
 
 
+def test_near_duplicates_of_a_script_without_blanks(project):
+    """In Chinese a character is a word: the copy with one new character goes, as it does from a corpus in memory."""
+    draw = random.Random(1)
+    first, *others = ("".join(chr(0x4E00 + draw.randrange(800)) for _ in range(300)) + "。" for _ in range(80))
+    copy = f"{first[:150]}新{first[151:]}"
+    (project / "data.txt").write_text("\n".join([first, *others[:6], copy, *others[6:]]))
+    memory, sharded = both(4, cleaning={"near_duplicates": 0.8, "min_words": 1})
+    left = [" ".join(document) for split in sharded[0].values() for document in split]
+    assert memory == sharded and sorted(left) == sorted([first, *others])
+
+
 def test_many_of_the_same_are_no_more_than_one_each(project):
     """A group of candidates in which each is like the first: as many pairs as documents, not their square."""
     base = words(random.Random(0), 150)

@@ -105,10 +105,10 @@ class Sign(PipelineStep):
         duplicates, signed, group = set(dropped(self.folder, "exact", rank).tolist()), [], []
         with (target / f"{rank:05}.bin").open("wb") as file:
             for number, raw in enumerate(texts(self.folder / "clean" / f"{rank:05}.txt")):
-                if number in duplicates or words_in(raw) < shortest:
+                if number in duplicates or words_in(words := minhash.compared(raw)) < shortest:
                     continue
                 signed.append(number)
-                group.append(minhash.signature(raw))
+                group.append(minhash.signature(words))
                 if len(group) == minhash.GROUP:
                     file.write(minhash.Signatures.group(group, rows))
                     group = []

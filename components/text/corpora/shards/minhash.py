@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from components.core.words import characters_apart
 from components.text.corpora.cleaning import PERMUTATIONS, SHINGLE
 
 GROUP = 1 << 16
@@ -65,12 +66,18 @@ def _powers(length: int) -> tuple[np.ndarray, np.ndarray]:
     return _all_powers(max(2 * PIECE, 1 << length.bit_length()))
 
 
-def signature(raw: bytes) -> np.ndarray:
-    """(128,) 16 bit: the lower halves of the smallest hashes of a document's shingles, by 128 hash functions.
+def compared(raw: bytes) -> bytes:
+    """A normalised document's words as they are compared, one separator between two: without case, and in scripts without blanks between
+    words a character is a word."""
+    return raw.lower() if raw.isascii() else " ".join(characters_apart(raw.decode().casefold()).split()).encode()
+
+
+def signature(words: bytes) -> np.ndarray:
+    """(128,) 16 bit: the lower halves of the smallest hashes of the shingles of `compared` words, by 128 hash functions.
 
     Two different halves are equal by chance in one of 65,536 cases.
     """
-    hashes = mixed(word_hashes(raw.lower() if raw.isascii() else raw.decode().casefold().encode()))
+    hashes = mixed(word_hashes(words))
     shingles = max(1, len(hashes) - SHINGLE + 1)
     whole = np.zeros(shingles, np.uint64)
     for offset, factor in enumerate(_WORD[: len(hashes)]):

@@ -221,23 +221,36 @@ def diagnostics() -> str:
     return table(["set", "model", "right ± error", "random weights", "verdict", "chance", "by group", "items"], body)
 
 
-def masking_rates() -> str:
-    """For each variant of the study `masking` the bits per byte at each learning rate that was tried; the best in bold."""
-    tried: dict[str, dict[str, float]] = {}
-    for row in rows("masking_rates", RESULTS):
-        tried.setdefault(row["variant"], {})[row["factor"]] = float(row["bits_per_byte"])
-    body = [
-        [variant, *(f"**{bits:.3f}**" if bits == min(by_factor.values()) else f"{bits:.3f}" for bits in by_factor.values())]
-        for variant, by_factor in tried.items()
-    ]
-    return table(["variant", *(f"{factor} ×" for factor in next(iter(tried.values())))], body)
+def rates(study: str) -> str:
+    """The validation loss of each variant at each learning rate that a study tried; the lowest in bold."""
+    tried = json.loads((REPORT / "studies" / f"{study}.json").read_text()).get("learning_rates")
+    if not tried:
+        return "Not run yet."
+    body = []
+    for variant, of_variant in tried.items():
+        losses = of_variant["losses"].values()
+        lowest = min(loss for loss in losses if loss is not None)
+        shown = ("diverged" if loss is None else f"**{loss:.3f}**" if loss == lowest else f"{loss:.3f}" for loss in losses)
+        body.append([variant, *shown])
+    factors = next(iter(tried.values()))["losses"]
+    return table(["variant", *(f"{factor} ×" for factor in factors)], body)
+
+
+def warmup() -> str:
+    """Bits per byte of the default's BERT after a million tokens, by warm-up and learning rate: a column for each seed."""
+    table_rows = rows("warmup", RESULTS)
+    seeds = sorted({row["seed"] for row in table_rows}, key=int)
+    settings = dict.fromkeys((row["optimizer"], row["warmup"], row["learning_rate"]) for row in table_rows)
+    bits = {(row["optimizer"], row["warmup"], row["learning_rate"], row["seed"]): f"{float(row['bits_per_byte']):.3f}" for row in table_rows}
+    body = [[*setting, *(bits.get((*setting, seed), "–") for seed in seeds)] for setting in settings]
+    return table(["optimizer", "warm-up", "learning rate", *(f"seed {seed}" for seed in seeds)], body)
 
 
 TABLES = {
     "diagnostics": diagnostics, "findings": findings_table, "outcomes": outcomes, "study": study,
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
     "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes,
-    "sentence_probes": sentence_probes, "attention": attention, "masking_rates": masking_rates,
+    "sentence_probes": sentence_probes, "attention": attention, "rates": rates, "warmup": warmup,
 }  # fmt: skip
 
 

@@ -236,10 +236,14 @@ def server(template, tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.fixture
-def bare(template, tmp_path) -> Lab:
-    """A lab without servers, with the ledger switched off."""
+def bare(template, tmp_path) -> Iterator[Lab]:
+    """A lab without servers, with the ledger switched off. Servers that a test starts in it end with the test."""
     path = Path(shutil.copytree(template, tmp_path / "lab"))
-    return Lab(path, {"PREFECT_API_URL": "", "MLFLOW_TRACKING_URI": "", "SESAME_TRACKING": "off"})
+    lab = Lab(path, {"PREFECT_API_URL": "", "MLFLOW_TRACKING_URI": "", "SESAME_TRACKING": "off"})
+    yield lab
+    for process in lab.processes():
+        if process.pid != os.getpid():  # a test may still stand in its lab
+            process.kill()
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from components.params.dictionaries import (
 )
 from components.params.efficiency import Efficiency, Point, Quantised
 from components.params.evaluations import Evaluate, Evaluation
+from components.params.expectations import Expectation
 from components.params.finetune import Adapt, Baselines, Finetune, LearningCurve
 from components.params.generation import Beam, BeginningInputs, Generation, Greedy, HowWritten, ParallelInputs, Sample
 from components.params.models import (
@@ -67,7 +68,7 @@ from components.params.sources import (
     SyntheticSource,
     UrlSource,
 )
-from components.params.studies import LOSS, Column, Expectation, Study, Variant
+from components.params.studies import LOSS, Column, Study, Variant
 from components.params.tasks import METRICS_OF, Prompt, Task, TaskSplit, TaskTable
 from components.params.text import (
     Cleaning,

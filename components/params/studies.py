@@ -12,16 +12,16 @@ from components.core.config import (
     EvaluationName,
     Name,
     Once,
-    Positive,
     Refers,
     Seed,
     TaskName,
+    VariantName,
 )
 from components.params.derived import MultiTask, Tuned, check_on, tuned_on
+from components.params.expectations import Expectation
 from components.params.models import Budget
 from components.params.recipes import Recipe
 
-Label = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=100, description="lower case, digits, underscores")]
 LOSS = "bits_per_byte"
 """The held-out loss of a pre-training. Variants of one objective are compared by it, too."""
 Column = Literal["parameters", "tokens", "flops", "seconds", "loss", "perplexity", "bits_per_byte"]
@@ -50,7 +50,7 @@ class Variant(Block):
     """Laid over the study's recipe."""
     encoding: EncodingName | None = None
     """The encoding that is read, if not that of the study."""
-    start: Annotated[Label | None, Added(neutral=None)] = None
+    start: Annotated[VariantName | None, Added(neutral=None)] = None
     """Another variant, whose models this one begins with: with a budget of its own they are trained on, as `change` and `encoding` say;
     else they are only tuned otherwise."""
     budget: Annotated[Budget | None, Added(neutral=None)] = None
@@ -133,37 +133,6 @@ class LearningRates(Block):
     """The seed of these trainings. None of the study's: the chosen rate would be one that suits a seed that is compared."""
 
 
-class Paper(Block):
-    """A published effect. It may be expected to come out otherwise at a small budget."""
-
-    source: str
-    """Who found it, and where: `Liu et al. 2019, table 2`."""
-    found: str
-    """The figures there: `MNLI 84.7 without, 84.0 with`."""
-    direction: Literal["higher", "lower", "same"]
-    """What it means for the figure that is compared here; `same`: there was no difference."""
-
-
-class Expectation(Block):
-    """An expectation about a comparison, written before it is made. Its page says which commit fixed it, and what came
-    out."""
-
-    variant: Label
-    """The variant that the expectation is about."""
-    against: Label | None = None
-    """Another variant, of a pair in `contrasts`; null: the base."""
-    task: Name
-    """A task or an evaluation of the study, or `bits_per_byte`: the held-out loss of the pre-training."""
-    direction: Literal["higher", "lower"]
-    """Whether the variant's score is expected to be higher or lower than that of `against`."""
-    matters: Positive
-    """The smallest difference that would matter, in the task's metric: an interval that excludes it is an answer, too."""
-    because: str | None = None
-    """Why it is expected. For the page."""
-    paper: Paper | None = None
-    """A published effect that this comparison can reproduce, for the page of findings."""
-
-
 class Study(Block):
     """A study: variants of a model on the same data, tasks, seeds and budget. `sesame study NAME` runs it."""
 
@@ -173,9 +142,9 @@ class Study(Block):
     """The name of an entry of `models`: the model that is varied."""
     encoding: EncodingName | None = None
     """The encoding that is read, if not that of the model."""
-    base: Label
+    base: VariantName
     """The baseline: the variant that the others are compared with."""
-    contrasts: list[tuple[Label, Label]] = []
+    contrasts: list[tuple[VariantName, VariantName]] = []
     """Further pairs of variants to compare: the first minus the second, `[[ltr, no_nsp]]`."""
     tasks: list[TaskName] = []
     """Names of `tasks` on which every variant is fine-tuned."""
@@ -197,7 +166,7 @@ class Study(Block):
     """As in `finetune`; null: the value there."""
     recipe: Recipe | None = None
     """How every variant is fine-tuned; none where there are no tasks."""
-    ladder: Annotated[list[Label], Once, Added(neutral=[])] = []
+    ladder: Annotated[list[VariantName], Once, Added(neutral=[])] = []
     """Variants whose loss is predicted: loss = E + A / parameters^a + B / tokens^b (Hoffmann et al. 2022) is fitted to
     the others. All must have the same encoding; here each variant may have its own budget."""
     plot: Plot
@@ -209,8 +178,8 @@ class Study(Block):
         | None
     ) = None
     """A table of components/studies/published.yaml, printed next to ours."""
-    variants: Annotated[dict[Label, Variant], Field(min_length=1)]
-    """Label -> what is different in it."""
+    variants: Annotated[dict[VariantName, Variant], Field(min_length=1)]
+    """VariantName -> what is different in it."""
 
     @property
     def measures(self) -> list[str]:

@@ -240,9 +240,10 @@ def warmup() -> str:
     """Bits per byte of the default's BERT after a million tokens, by warm-up and learning rate: a column for each seed."""
     table_rows = rows("warmup", RESULTS)
     seeds = sorted({row["seed"] for row in table_rows}, key=int)
-    settings = dict.fromkeys((row["optimizer"], row["warmup"], row["learning_rate"]) for row in table_rows)
-    bits = {(row["optimizer"], row["warmup"], row["learning_rate"], row["seed"]): f"{float(row['bits_per_byte']):.3f}" for row in table_rows}
-    body = [[*setting, *(bits.get((*setting, seed), "–") for seed in seeds)] for setting in settings]
+    settings = dict.fromkeys((row["optimizer"], row["warmup"], row["learning_rate"]) for row in table_rows)  # in their order
+    bits = {(row["optimizer"], row["warmup"], row["learning_rate"], row["seed"]): row["bits_per_byte"] for row in table_rows}
+    shown = {key: f"{float(value):.3f}" for key, value in bits.items()}
+    body = [[*setting, *(shown.get((*setting, seed), "–") for seed in seeds)] for setting in settings]
     return table(["optimizer", "warm-up", "learning rate", *(f"seed {seed}" for seed in seeds)], body)
 
 

@@ -2,12 +2,13 @@
 
 A stage that has run before takes what it took: here, as the ledger has it, else elsewhere, as its committed metrics say, in
 proportion where it has more or less to do. Of a training that has not, FLOPs are counted and compared with this
-machine's matmul.
+machine's matmul. One that only asks models takes what others of their family took to answer the same.
 """
 
 import math
 import os
 import statistics
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ SHARES = {"32-true": 0.5, "bf16-mixed": 0.04}
 """Share of the matmul peak where no past training has told its `peak_share`: that of the default models, on CPUs without and with AMX."""
 RESIDENT = 700 * 2**20
 """Bytes of Python, torch and Lightning: what the smallest training takes."""
-HERE, ELSEWHERE, COUNTED = "past runs here", "past runs elsewhere", "counted FLOPs"
+HERE, ELSEWHERE, ALIKE, COUNTED = "past runs here", "past runs elsewhere", "models asked the same", "counted FLOPs"
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,18 @@ def _again(
     return Estimate(fixed or past.cost["seconds"] * ratio, memory, disk, past.source)
 
 
+def _alike(names: Collection[str], lefts: Mapping[str, dict], all_params: params.Params) -> dict[str, Estimate]:
+    """Those of the stages that only ask models: each as the median of those that asked models of the same family the same."""
+    costs, found = defaultdict(list), {}
+    for name, metrics in lefts.items():
+        costs[trainings.asked(name, all_params)].append(metrics["cost"])
+    for name in names:
+        if (asked := trainings.asked(name, all_params)) and costs[asked]:
+            memory = max((cost["memory_mib"] * 2**20 for cost in costs[asked] if "memory_mib" in cost), default=None)
+            found[name] = Estimate(statistics.median(cost["seconds"] for cost in costs[asked]), memory, source=ALIKE)
+    return found
+
+
 def _counted(work: trainings.Training, lefts: Mapping[str, dict]) -> Estimate:
     """A training that has no past: its FLOPs, by what small trainings reach of the matmul's speed."""
     from components.pretrain import sizing  # torch: 2 s, only where something is to be counted
@@ -164,7 +177,8 @@ def of(names: Collection[str], all_params: params.Params) -> dict[str, Estimate]
         past = _past(lefts.get(name, {}), recorded.get(name, []))
         estimate = (past and _again(name, all_params, lefts, entry, past, work)) or (_counted(work, lefts) if work else Estimate())
         estimates[name] = replace(estimate, no_gpu=work.where[0] == "gpu" and not _gpu()) if work else estimate
-    return estimates
+    unknown = [name for name, estimate in estimates.items() if not estimate.source]
+    return estimates | (_alike(unknown, lefts, all_params) if unknown else {})
 
 
 def _gpu() -> bool:

@@ -19,7 +19,7 @@ from components.text.sources import download
 from pipelines import terminal
 from pipelines.execution import graph, repository, slots, sources
 from pipelines.money import estimates
-from pipelines.money.estimates import COUNTED, ELSEWHERE, HERE, Estimate
+from pipelines.money.estimates import ALIKE, COUNTED, ELSEWHERE, HERE, Estimate
 
 JOBS = min(4, max(2, os.cpu_count() or 2))
 """Default number of stages that run at once, as in the flow."""
@@ -90,7 +90,7 @@ class Forecast:
             short = f" (there are only {amount(room)}: use fewer --jobs)" if self.memory > room else ""
             parts.append(f"{amount(self.memory)} of memory{short}, {amount(self.disk)} of disk")
             parts.append(
-                "seconds from " + ", ".join(f"{source} ({known[source]})" for source in (HERE, ELSEWHERE, COUNTED) if known[source])
+                "seconds from " + ", ".join(f"{source} ({known[source]})" for source in (HERE, ELSEWHERE, ALIKE, COUNTED) if known[source])
             )
         if self.files:
             parts.append(f"{number(self.files, 'file')} to fetch")

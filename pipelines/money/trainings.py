@@ -134,6 +134,21 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
     return _tuned(all_params, model, [task], recipe, len(config.seeds) * inits, config.train_examples)
 
 
+def asked(stage_name: str, all_params: params.Params) -> tuple | None:
+    """What a stage that trains nothing asks of models: its kind, their family, the evaluations, and how often. Where it is the same, stages
+    take about the same time. None for another stage, and for a model from elsewhere."""
+    kind, _, name = stage_name.partition("@")
+    if kind == "evaluate":
+        model, _, evaluation = name.rpartition("-")
+        block = all_params.models.get(model)
+        return block and (kind, block.architecture.name, (evaluation,), block.pretrainings)
+    member = {member.name: member for member in params.members(all_params.studies)}.get(name) if kind == "transfer" else None
+    if member is None or (study := all_params.studies[member.study]).tasks:
+        return None
+    model = params.varied(all_params.models, study, member.variant, member.seed)
+    return kind, model.architecture.name, tuple(study.evaluations), len(study.milestones) + 1
+
+
 def past(
     stage_name: str, settings: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]], now: Training, all_params: params.Params
 ) -> Training | None:  # fmt: skip

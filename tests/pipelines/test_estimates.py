@@ -16,7 +16,7 @@ from components.stages import cost
 from components.stages.outputs import METRICS
 from pipelines.execution import graph, sources
 from pipelines.money import cards, estimates, forecast, trainings
-from pipelines.money.estimates import COUNTED, ELSEWHERE, HERE, Estimate
+from pipelines.money.estimates import ALIKE, COUNTED, ELSEWHERE, HERE, Estimate
 from pipelines.money.forecast import Forecast
 from tests.conftest import tiny_params
 from tests.pipelines.conftest import ROOT, dvc, ran
@@ -157,6 +157,25 @@ def test_the_past_of_another_model_says_nothing(empty):
     raw["models"]["bert"]["architecture"]["hidden_size"] = 32
     found = estimates.of(["pretrain@bert", "finetune@bert-same"], params.check(raw))
     assert all(estimate.source == COUNTED and estimate.seconds < 1000 for estimate in found.values())
+
+
+def test_models_that_are_asked_take_what_others_of_their_family_took(empty):
+    raw = tiny_params()
+    raw["evaluations"] = {"pairs": {"kind": "minimal_pairs", "corpus": "base"}, "bits": {"kind": "bits_per_byte", "corpus": "base"}}
+    raw["models"]["other"] = {**raw["models"]["bert"], "prompts": []}
+    raw["evaluate"] = {"models": ["bert", "other", "gpt"], "evaluations": ["pairs", "bits"]}
+    study = raw["studies"]["rate"]
+    plot = {"x": "tokens", "y": ["pairs"]}
+    raw["studies"]["asked"] = {**study, "tasks": [], "recipe": None, "evaluations": ["pairs"], "expects": [], "plot": plot}
+    ran(empty, raw, "evaluate@bert-pairs", {"seconds": 30.0, "memory_mib": 300})
+    ran(empty, raw, "evaluate@bert-bits", {"seconds": 3.0})
+    ran(empty, raw, "transfer@asked-15-1", {"seconds": 20.0})
+    ran(empty, raw, "transfer@asked-15-2", {"seconds": 24.0})
+    names = ["evaluate@bert-pairs", "evaluate@other-pairs", "evaluate@gpt-pairs", "transfer@asked-40-1"]
+    found = estimates.of(names, params.check(raw)).values()
+    assert [(each.seconds, each.source) for each in found] == [(30, ELSEWHERE), (30, ALIKE), (None, ""), (22, ALIKE)]
+    raw["models"]["other"]["pretrainings"] = 2  # twice as many to ask
+    assert estimates.of(names, params.check(raw))["evaluate@other-pairs"] == Estimate()
 
 
 def test_unknown_is_said(empty):

@@ -55,6 +55,18 @@ class LanguageModel(nn.Module, ABC):
         """Return all layers, the embedding first: (batch, length, num_layers + 1, width)."""
         return torch.stack(self.layers(ids, lengths, segment_ids), 2)
 
+    def at(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None, positions: Tensor) -> Tensor:
+        """Return what `forward` gives for some tokens: positions (batch, targets) -> (batch, targets, width).
+
+        A family whose last layer is cheaper for some tokens than for all computes it for these alone.
+        """
+        return self(ids, lengths, segment_ids)[torch.arange(len(ids), device=ids.device)[:, None], positions]
+
+    def at_holes(self, ids: Tensor, lengths: Tensor, positions: Tensor, holes: Tensor) -> Tensor:
+        """Return the states from which `logits` predicts hidden tokens: ids (batch, length), holes (batch, length) bool, where the masked
+        model's `[MASK]` stands, positions (batch, targets) of some of them -> (batch, targets, width)."""
+        return self.at(ids, lengths, None, positions)
+
     def sublayers(self) -> list[tuple[nn.Module, str]]:
         """Return the projections to (batch, length, width) that adapters follow, as (module, attribute); empty if there are none."""
         return []

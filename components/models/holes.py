@@ -1,6 +1,5 @@
 """Models that predict a token from those on both sides of it: masked ones, and XLNet, which reads in any order."""
 
-import torch
 from torch import Tensor
 
 from components.models.contract import LanguageModel
@@ -17,7 +16,4 @@ def predicts(model: LanguageModel) -> bool:
 def states(model: LanguageModel, ids: Tensor, lengths: Tensor, positions: Tensor, mask: int) -> Tensor:
     """The states from which `model.logits` predicts some hidden tokens: ids (batch, length), in which `mask` stands for each hidden token;
     positions (batch, targets) of some of them -> (batch, targets, width)."""
-    if model.reads == "any_order":
-        return model.at_holes(ids, lengths, positions, ids == mask)
-    rows = torch.arange(len(ids), device=ids.device)[:, None]
-    return model(ids, lengths)[rows, positions]
+    return model.at_holes(ids, lengths, positions, ids == mask)

@@ -84,13 +84,17 @@ class SelfAttention(nn.Module):
         self.query_key_value = nn.Linear(config.hidden_size, 3 * config.heads_size, config.biases)
         self.output = nn.Linear(config.heads_size, config.hidden_size, config.biases)
 
-    def forward(self, x: Tensor, mask: Tensor | None, causal: bool, positions: Positions) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, causal: bool, positions: Positions, only: Tensor | None = None) -> Tensor:
         """x (batch, length, hidden) -> the same shape; mask (batch, 1 or heads, 1 or length, length), True where a key is visible,
-        or added to the scores."""
+        or added to the scores. `only` (batch, targets): the positions whose output is wanted, (batch, targets, hidden)."""
         batch, length, _ = x.shape
         heads = self.query_key_value(x).view(batch, length, 3, self.num_heads, -1)
         query, key, value = heads.permute(2, 0, 3, 1, 4)  # each (batch, heads, length, head)
         query, key = positions.rotate(query), positions.rotate(key)
+        if only is not None:
+            query, length = gather_positions(query, only[:, None].expand(-1, self.num_heads, -1)), only.shape[1]
+            if mask is not None and mask.shape[2] > 1:  # a row for each query
+                mask = gather_positions(mask.expand(batch, -1, -1, -1), only[:, None].expand(-1, mask.shape[1], -1))
         if mask is not None and mask.dtype != torch.bool:
             mask = mask.to(query.dtype)
         attended = attention(query, key, value, mask, causal and mask is None, self.dropout if self.training else 0.0)
@@ -109,13 +113,22 @@ class TransformerBlock(nn.Module):
         self.feed_forward_norm = norm(config)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x: Tensor, positions: Positions, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """x (batch, length, hidden) -> the same shape."""
+    def forward(
+        self, x: Tensor, positions: Positions, mask: Tensor | None = None, causal: bool = False, only: Tensor | None = None
+    ) -> Tensor:  # fmt: skip
+        """x (batch, length, hidden) -> the same shape; with `only` (batch, targets), positions in a text that is read on both sides,
+        the outputs there, (batch, targets, hidden): all but queries, keys and values is computed for these alone."""
+        residual = x if only is None else gather_positions(x, only)
         if self.norm_first:
-            x = x + self.dropout(self.attention(self.attention_norm(x), mask, causal, positions))
+            x = residual + self.dropout(self.attention(self.attention_norm(x), mask, causal, positions, only))
             return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
-        x = self.attention_norm(x + self.dropout(self.attention(x, mask, causal, positions)))
+        x = self.attention_norm(residual + self.dropout(self.attention(x, mask, causal, positions, only)))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+
+
+def gather_positions(hidden: Tensor, positions: Tensor) -> Tensor:
+    """hidden (..., length, width), positions (..., targets) -> (..., targets, width)."""
+    return hidden.gather(-2, positions[..., None].expand(*positions.shape, hidden.shape[-1]))
 
 
 def initialise(module: nn.Module, std: float = 0.02) -> None:

@@ -14,6 +14,7 @@ from torch.nn.functional import cosine_similarity, kl_div
 
 from components import objectives
 from components.models import store
+from components.models.common.transformer import gather_positions
 from components.models.contract import LanguageModel
 from components.objectives.clm.objective import isolate
 from components.objectives.contract import Losses
@@ -132,6 +133,10 @@ class RecordingModel:
     def __call__(self, *inputs: Tensor) -> Tensor:
         self.hidden = self.model(*inputs)
         return self.hidden
+
+    def at(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None, positions: Tensor) -> Tensor:
+        """The states of some tokens, as of the model; those of all are recorded."""
+        return gather_positions(self(ids, lengths, segment_ids), positions)
 
     def logits(self, hidden: Tensor) -> Tensor:
         self.logit_chunks.append(self.model.logits(hidden))

@@ -14,7 +14,7 @@ from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.electra import config
 from components.objectives.examples.batches import Tensors
-from components.objectives.examples.masked import MaskedBatches, explain_masked, gather_positions, scatter_targets
+from components.objectives.examples.masked import MaskedBatches, explain_masked, scatter_targets
 from components.objectives.scoring import IGNORED, score_tokens
 from components.text.encode import Split
 from components.text.tokenizer import Tokenizer
@@ -55,7 +55,7 @@ class ReplacedTokens(Contract):
         if self.config.embeddings == "disentangled":
             self._update_embedding(model)
         ids, lengths, segment_ids, positions, labels = (batch[name] for name in ("ids", "lengths", "segment_ids", "positions", "labels"))
-        hidden = gather_positions(self.generator(ids, lengths, segment_ids), positions)
+        hidden = self.generator.at(ids, lengths, segment_ids, positions)
         losses = {"mlm": score_tokens(self.generator, hidden.flatten(0, 1), labels.flatten())}
         original = scatter_targets(ids, positions, labels, labels)
         with torch.no_grad():

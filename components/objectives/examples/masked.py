@@ -182,11 +182,6 @@ class MaskedBatches(Batches):
         return sequence, 1 + rank + (rank >= sizes[sequence, 0])  # after [CLS], and the [SEP] after A
 
 
-def gather_positions(hidden: Tensor, positions: Tensor) -> Tensor:
-    """hidden (batch, length, width), positions (batch, targets) -> (batch, targets, width)."""
-    return hidden.gather(1, positions[:, :, None].expand(-1, -1, hidden.shape[2]))
-
-
 def scatter_targets(ids: Tensor, positions: Tensor, values: Tensor, labels: Tensor) -> Tensor:
     """ids (batch, length) -> with `values` (batch, targets) at `positions`, except where a label is IGNORED."""
     wider = torch.cat([ids, ids[:, :1]], 1)  # ignored targets go to an extra column

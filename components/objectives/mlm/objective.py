@@ -10,7 +10,7 @@ from components.models.contract import LanguageModel
 from components.objectives.contract import Batches, Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.batches import GroupedBatches, Tensors
-from components.objectives.examples.masked import MaskedBatches, explain_masked, gather_positions
+from components.objectives.examples.masked import MaskedBatches, explain_masked
 from components.objectives.fillings import likeliest_fillings, mask_prompt
 from components.objectives.mlm import config
 from components.objectives.mlm.control import accuracy_from_b_alone
@@ -49,15 +49,20 @@ class MaskedLM(Contract):
         return {f"{self.config.question}_from_b_alone": accuracy_from_b_alone(train, valid.single)} if self.config.question else {}
 
     def losses(self, model: LanguageModel, batch: Tensors, carry: None) -> tuple[Losses, None]:
-        hidden = model(batch["ids"], batch["lengths"], batch["segment_ids"])
-        labels = batch["labels"].flatten()
-        losses = {"mlm": score_tokens(model, gather_positions(hidden, batch["positions"]).flatten(0, 1), labels)}
+        positions = {"targets": batch["positions"]}
         if self.config.span_boundary:
-            left, right = gather_positions(hidden, batch["left"]), gather_positions(hidden, batch["right"])
-            logits = self.boundary(model, left, right, batch["positions"] - batch["left"]).flatten(0, 1)
+            positions |= {"left": batch["left"], "right": batch["right"]}
+        if self.config.question:  # answered from [CLS]
+            positions["first"] = torch.zeros_like(batch["ids"][:, :1])
+        hidden = model.at(batch["ids"], batch["lengths"], batch["segment_ids"], torch.cat([*positions.values()], 1))
+        states = dict(zip(positions, hidden.split([places.shape[1] for places in positions.values()], 1), strict=True))
+        labels = batch["labels"].flatten()
+        losses = {"mlm": score_tokens(model, states["targets"].flatten(0, 1), labels)}
+        if self.config.span_boundary:
+            logits = self.boundary(model, states["left"], states["right"], batch["positions"] - batch["left"]).flatten(0, 1)
             losses["boundary"] = score(logits, labels, model.training)
         if self.config.question:
-            logits = model.next_sentence(model.pool(hidden, batch["lengths"]))
+            logits = model.next_sentence(model.pool(states["first"], torch.ones_like(batch["lengths"])))
             losses[self.config.question] = score(logits, batch["answers"], model.training)
         return losses, None
 

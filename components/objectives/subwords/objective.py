@@ -2,11 +2,11 @@
 
 from torch import nn
 
+from components.models.common.transformer import gather_positions
 from components.models.contract import LanguageModel
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.batches import Tensors
-from components.objectives.examples.masked import gather_positions
 from components.objectives.scoring import score
 from components.objectives.subwords import config
 from components.objectives.subwords.batches import SubwordBatches

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from components.core.config import Added, Block, Count, ModelName, Once, Positive, Share, TaskName, VariantName
+from components.core.config import Added, Block, Count, ModelName, Once, Positive, RowName, Share, TaskName
 from components.params.messages import first
 from components.params.recipes import Recipe
 
@@ -32,7 +32,7 @@ class Point(Block):
     """From the model's weights, or from random ones of the same architecture."""
     recipe: dict[str, Any] = {}
     """Laid over that of all points."""
-    teacher: VariantName | None = None
+    teacher: RowName | None = None
     """Another point, whose probabilities of the training examples are learned besides their labels (Hinton et al.
     2015)."""
     teacher_weight: Share = 0.5
@@ -58,7 +58,7 @@ class Efficiency(Block):
 
     tasks: Annotated[list[TaskName], Once] = []
     """Classification: probabilities are what is taught, calibrated and left early by."""
-    base: VariantName | None = None
+    base: RowName | None = None
     """The baseline: the point that the others are compared with."""
     recipe: Recipe | None = None
     """The recipe of all points."""
@@ -66,8 +66,8 @@ class Efficiency(Block):
     """`early_exit`: how likely an answer must be for the rest of the layers to be left out; 1: none is."""
     examples: Count = 200
     """The number of examples on which time is measured, one at a time and 32 together."""
-    points: dict[VariantName, Point] = {}
-    """VariantName -> a model as it answers."""
+    points: dict[RowName, Point] = {}
+    """Name -> a model as it answers."""
 
     @property
     def runs(self) -> dict[str, tuple[str, str]]:

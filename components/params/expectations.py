@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from components.core.config import Block, Name, Positive, VariantName
+from components.core.config import Block, Name, Positive, RowName
 
 
 class Paper(Block):
@@ -20,9 +20,9 @@ class Expectation(Block):
     """An expectation about a comparison, written before it is made. Its page says which commit fixed it, and what came
     out."""
 
-    variant: VariantName
+    variant: RowName
     """The variant that the expectation is about."""
-    against: VariantName | None = None
+    against: RowName | None = None
     """Another variant, of a pair in `contrasts`; null: the base."""
     task: Name
     """A task or an evaluation of the study, or `bits_per_byte`: the held-out loss of the pre-training."""

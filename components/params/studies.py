@@ -13,9 +13,9 @@ from components.core.config import (
     Name,
     Once,
     Refers,
+    RowName,
     Seed,
     TaskName,
-    VariantName,
 )
 from components.params.derived import MultiTask, Tuned, check_on, tuned_on
 from components.params.expectations import Expectation
@@ -50,7 +50,7 @@ class Variant(Block):
     """Laid over the study's recipe."""
     encoding: EncodingName | None = None
     """The encoding that is read, if not that of the study."""
-    start: Annotated[VariantName | None, Added(neutral=None)] = None
+    start: Annotated[RowName | None, Added(neutral=None)] = None
     """Another variant, whose models this one begins with: with a budget of its own they are trained on, as `change` and `encoding` say;
     else they are only tuned otherwise."""
     budget: Annotated[Budget | None, Added(neutral=None)] = None
@@ -142,9 +142,9 @@ class Study(Block):
     """The name of an entry of `models`: the model that is varied."""
     encoding: EncodingName | None = None
     """The encoding that is read, if not that of the model."""
-    base: VariantName
+    base: RowName
     """The baseline: the variant that the others are compared with."""
-    contrasts: list[tuple[VariantName, VariantName]] = []
+    contrasts: list[tuple[RowName, RowName]] = []
     """Further pairs of variants to compare: the first minus the second, `[[ltr, no_nsp]]`."""
     tasks: list[TaskName] = []
     """Names of `tasks` on which every variant is fine-tuned."""
@@ -166,7 +166,7 @@ class Study(Block):
     """As in `finetune`; null: the value there."""
     recipe: Recipe | None = None
     """How every variant is fine-tuned; none where there are no tasks."""
-    ladder: Annotated[list[VariantName], Once, Added(neutral=[])] = []
+    ladder: Annotated[list[RowName], Once, Added(neutral=[])] = []
     """Variants whose loss is predicted: loss = E + A / parameters^a + B / tokens^b (Hoffmann et al. 2022) is fitted to
     the others. All must have the same encoding; here each variant may have its own budget."""
     plot: Plot
@@ -178,8 +178,8 @@ class Study(Block):
         | None
     ) = None
     """A table of components/studies/published.yaml, printed next to ours."""
-    variants: Annotated[dict[VariantName, Variant], Field(min_length=1)]
-    """VariantName -> what is different in it."""
+    variants: Annotated[dict[RowName, Variant], Field(min_length=1)]
+    """Name -> what is different in it."""
 
     @property
     def measures(self) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from components.report import STARTS
 from components.report.markdown import REPORT, RESULTS, find, interval, rows, spread, table
-from components.report.readme_studies import comparisons, finding, findings_table, learnt, outcomes, picture, study
+from components.report.readme_studies import comparisons, figures_of, finding, findings_table, learnt, outcomes, picture, study
 from components.studies.folders import LAST
 
 TRIED = Path("docs/starts.csv")
@@ -223,7 +223,7 @@ def diagnostics() -> str:
 
 def rates(study: str) -> str:
     """The validation loss of each variant at each learning rate that a study tried; the lowest in bold."""
-    tried = json.loads((REPORT / "studies" / f"{study}.json").read_text()).get("learning_rates")
+    tried = figures_of(study).get("learning_rates")
     if not tried:
         return "Not run yet."
     body = []
@@ -238,12 +238,12 @@ def rates(study: str) -> str:
 
 def warmup() -> str:
     """Bits per byte of the default's BERT after a million tokens, by warm-up and learning rate: a column for each seed."""
-    table_rows = rows("warmup", RESULTS)
-    seeds = sorted({row["seed"] for row in table_rows}, key=int)
-    settings = dict.fromkeys((row["optimizer"], row["warmup"], row["learning_rate"]) for row in table_rows)  # in their order
-    bits = {(row["optimizer"], row["warmup"], row["learning_rate"], row["seed"]): row["bits_per_byte"] for row in table_rows}
-    shown = {key: f"{float(value):.3f}" for key, value in bits.items()}
-    body = [[*setting, *(shown.get((*setting, seed), "–") for seed in seeds)] for setting in settings]
+    by_setting: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows("warmup", RESULTS):
+        by_seed = by_setting.setdefault((row["optimizer"], row["warmup"], row["learning_rate"]), {})
+        by_seed[row["seed"]] = f"{float(row['bits_per_byte']):.3f}"
+    seeds = sorted({seed for by_seed in by_setting.values() for seed in by_seed}, key=int)
+    body = [[*setting, *(by_seed.get(seed, "–") for seed in seeds)] for setting, by_seed in by_setting.items()]
     return table(["optimizer", "warm-up", "learning rate", *(f"seed {seed}" for seed in seeds)], body)
 
 

@@ -16,6 +16,11 @@ from components.studies import findings, milestones, plots
 from components.studies.folders import LAST
 
 
+def figures_of(study: str) -> dict:
+    """The JSON of a study that has run."""
+    return json.loads((REPORT / "studies" / f"{study}.json").read_text())
+
+
 def comparisons() -> str:
     """Count the comparisons of all committed pages, those beyond noise on their page, and those after a correction over all."""
     pages = [json.loads(path.read_text()).get("comparisons", []) for path in sorted(REPORT.glob("studies/*.json"))]
@@ -59,7 +64,7 @@ def picture() -> str:
 
 def learnt() -> str:
     """The plot of what the study `tokens` found to be learnt when, as SVG."""
-    groups = json.loads((REPORT / "studies/tokens.json").read_text())["groups"]
+    groups = figures_of("tokens")["groups"]
     return svg(milestones.plot(pd.DataFrame(groups), "tokens"))
 
 
@@ -92,7 +97,7 @@ def results(name: str) -> str:
             cells += [shown, f"**{less}**" if row[f"{key}_verdict"] in ("higher", "lower") else less]
         body.append(cells)
     head = ["variant", "tokens", "FLOPs", *(title for key in measures for title in (key.replace("_", " "), f"minus {block.base}"))]
-    reading = json.loads((REPORT / "studies" / f"{name}.json").read_text())["reading"].replace("_", " ")
+    reading = figures_of(name)["reading"].replace("_", " ")
     seeds = f"{len(block.seeds)} seeds of pre-training. **Bold**: beyond noise after Holm's correction over the page."
     return f"{table(head, body)}\n\n{seeds} {reading} {_cost(name)}"
 
@@ -101,7 +106,7 @@ def _cost(name: str) -> str:
     """A sentence on the cost of a study's pre-trainings."""
     config = declared()
     hours = sum(float(row["seconds"]) * int(row["n"]) for row in rows(f"studies/{name}") if row["milestone"] == LAST) / 3600
-    tried = json.loads((REPORT / "studies" / f"{name}.json").read_text()).get("learning_rates", {})
+    tried = figures_of(name).get("learning_rates", {})
     hours += sum(of_variant["seconds"] for of_variant in tried.values()) / 3600
     kwh, usd = config.energy.pue * hours * config.energy.watts_per_core / 1000, hours * config.price.core_hour.on_demand
     return f"Its pre-trainings took {hours * 60:.0f} minutes of a core: {kwh:.3f} kWh, or ${usd:.2f} rented."

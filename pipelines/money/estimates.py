@@ -133,11 +133,13 @@ def _again(
 
 def _alike(names: Collection[str], lefts: Mapping[str, dict], all_params: params.Params) -> dict[str, Estimate]:
     """Those of the stages that only ask models: each as the median of those that asked models of the same family the same."""
-    costs, found = defaultdict(list), {}
+    wanted = {name: asked for name in names if (asked := trainings.asked(name, all_params))}
+    costs, found, kinds = defaultdict(list), {}, {asked[0] for asked in wanted.values()}
     for name, metrics in lefts.items():
-        costs[trainings.asked(name, all_params)].append(metrics["cost"])
-    for name in names:
-        if (asked := trainings.asked(name, all_params)) and costs[asked]:
+        if name.partition("@")[0] in kinds:  # hundreds of others may have run
+            costs[trainings.asked(name, all_params)].append(metrics["cost"])
+    for name, asked in wanted.items():
+        if costs[asked]:
             memory = max((cost["memory_mib"] * 2**20 for cost in costs[asked] if "memory_mib" in cost), default=None)
             found[name] = Estimate(statistics.median(cost["seconds"] for cost in costs[asked]), memory, source=ALIKE)
     return found
@@ -178,7 +180,7 @@ def of(names: Collection[str], all_params: params.Params) -> dict[str, Estimate]
         estimate = (past and _again(name, all_params, lefts, entry, past, work)) or (_counted(work, lefts) if work else Estimate())
         estimates[name] = replace(estimate, no_gpu=work.where[0] == "gpu" and not _gpu()) if work else estimate
     unknown = [name for name, estimate in estimates.items() if not estimate.source]
-    return estimates | (_alike(unknown, lefts, all_params) if unknown else {})
+    return estimates | _alike(unknown, lefts, all_params)
 
 
 def _gpu() -> bool:

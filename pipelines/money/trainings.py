@@ -102,9 +102,7 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
         return _derived(all_params, all_params.derived[name])
     if model := params.trained_on_text(all_params.models, all_params.studies, kind, name):
         return _training(all_params, model, 1)
-    members = {member.name: member for member in params.members(all_params.studies)}
-    if kind in ("intermediate", "transfer") and name in members:
-        member = members[name]
+    if member := _member(kind, name, all_params):
         study, all_params = all_params.studies[member.study], all_params.of_study(member.study)
         model = params.varied(all_params.models, study, member.variant, member.seed)
         if kind == "intermediate":
@@ -134,6 +132,13 @@ def of(stage_name: str, all_params: params.Params) -> Training | None:
     return _tuned(all_params, model, [task], recipe, len(config.seeds) * inits, config.train_examples)
 
 
+def _member(kind: str, name: str, all_params: params.Params) -> params.Member | None:
+    """The training of a study that a stage fine-tunes; None for another stage."""
+    if kind not in ("intermediate", "transfer"):
+        return None
+    return next((member for member in params.members(all_params.studies) if member.name == name), None)
+
+
 def asked(stage_name: str, all_params: params.Params) -> tuple | None:
     """What a stage that trains nothing asks of models: its kind, their family, the evaluations, and how often. Where it is the same, stages
     take about the same time. None for another stage, and for a model from elsewhere."""
@@ -142,8 +147,8 @@ def asked(stage_name: str, all_params: params.Params) -> tuple | None:
         model, _, evaluation = name.rpartition("-")
         block = all_params.models.get(model)
         return block and (kind, block.architecture.name, (evaluation,), block.pretrainings)
-    member = {member.name: member for member in params.members(all_params.studies)}.get(name) if kind == "transfer" else None
-    if member is None or (study := all_params.studies[member.study]).tasks:
+    member = _member(kind, name, all_params)
+    if member is None or kind != "transfer" or (study := all_params.studies[member.study]).tasks:
         return None
     model = params.varied(all_params.models, study, member.variant, member.seed)
     return kind, model.architecture.name, tuple(study.evaluations), len(study.milestones) + 1

@@ -2,7 +2,6 @@
 stopped or repeated."""
 
 import csv
-import json
 import math
 import os
 from collections import defaultdict
@@ -16,6 +15,7 @@ from components.comparison.price import Price
 from components.core import tracking
 from components.core.errors import SesameError
 from components.stages.cost import energy_kwh
+from components.stages.outputs import read_json
 from components.studies.folders import LAST, REPORTS
 from pipelines.execution import graph, ledger
 from pipelines.money import estimates
@@ -166,7 +166,7 @@ def runs_of_table(all_params: params.Params, name: str, known: Collection[str]) 
     for row in rows:
         add("transfer", row, float(row["finetune_seconds"] or 0), 0.0)
     figures = path.with_suffix(".json")
-    tried = json.loads(figures.read_text()).get("learning_rates", {}) if figures.exists() else {}
+    tried = read_json(figures).get("learning_rates", {}) if figures.exists() else {}
     for variant in sorted(tried.keys() & last.keys()):  # trainings beside those of the table's rows
         add("rate_trial", {"n": 1, "variant": variant}, tried[variant]["seconds"], tried[variant]["flops"])
     return runs

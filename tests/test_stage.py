@@ -52,6 +52,13 @@ def test_energy_matches_the_papers_formula():
     assert energy_kwh(energy, 79 * 3600, 0, 0, 1) == pytest.approx(1503, abs=0.5)
 
 
+def test_the_memory_of_a_child_is_that_of_the_stage():
+    """Trainings on several CPUs and workers of a corpus hold theirs in children, whose seconds are counted, too."""
+    held = "held = bytearray(2**30); held[::4096] = b'x' * 2**18"
+    subprocess.run([sys.executable, "-c", held], check=True)
+    assert cost.measured(params.check(tiny_params()), {})["memory_mib"] >= 1024
+
+
 def test_a_clock_that_is_set_back_changes_no_duration(project, monkeypatch):
     """Nor one that is set forward: seconds and kWh are those that passed."""
     with open("params.yaml", "w") as file:

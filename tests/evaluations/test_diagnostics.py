@@ -82,6 +82,18 @@ def test_a_choice_that_is_one_token_with_the_text_before_it_is_not_certain(token
     assert choices.scored_from(roles, tokens) == [8, 12]
 
 
+def test_choices_of_the_same_tokens_are_equally_likely(tokens, tmp_path, monkeypatch):
+    """Sums of 32 bits differ with the padding of their batch: what the tokenizer writes alike is a tie all the same."""
+    monkeypatch.setitem(scoring.TOKENS, "cpu", 64)  # many batches
+    words = ["the", "dog", "sees", "a", "river", "man", "old", "red", "ball", "near"]
+    texts = [" ".join(np.random.default_rng(i).choice(words, 3 + i % 9)) + " [MASK] ." for i in range(200)]
+    rows = [("some", [readers.filled("f", text, choice) for choice in ("dog", "Dog")], 0) for text in texts]
+    assert len({tuple(ids) for ids in tokens.encode([candidate.text for candidate in rows[0][1]])}) == 1
+    (tmp_path / choices.FILE).write_text(json.dumps(rows))
+    answers = choices.evaluate(tmp_path, built("gpt", tokens), tokens, "gpt")
+    assert answers.values.tolist() == [0.5] * 200
+
+
 @pytest.mark.parametrize("name", ["gpt", "bert", "elmo"])
 def test_a_span_has_the_tokens_that_begin_in_it(name, tokens):
     """The parts of a sentence sum to it; of a masked model only they are hidden."""

@@ -19,9 +19,10 @@ from components.core.tracking import Run
 from components.derive import __main__ as derive
 from components.finetune import __main__ as finetune
 from components.finetune import baseline, data, kinds, learning_curve, loop, methods
+from components.finetune.methods.cosine import CosineHead
 from components.models import store
 from components.models.common.decomposable_attention import DecomposableAttentionHead
-from components.models.common.heads import ConcatHead, MeanHead, ScalarMix
+from components.models.common.heads import BiLSTMAttentionHead, ConcatHead, MeanHead, OneLayer, PooledHead, ScalarMix
 from components.optimizers import factor
 from components.optimizers.adamw.config import AdamW
 from components.report import tables
@@ -665,3 +666,22 @@ def test_a_last_batch_of_one_example_is_learned_from(pair):
     assert all(parameter.grad is not None for parameter in head.parameters())
     assert all(torch.equal(value, before[name]) for name, value in head.named_buffers())
     torch.testing.assert_close(made, head.eval()(*one))
+
+
+@pytest.mark.parametrize("head", ["pooled", "mean", "concat", "bilstm_attention", "cosine"])
+def test_scores_of_texts_that_are_much_alike_differ_in_bf16_too(head):
+    """bf16 has 8 bits: 64 cosines near .99 would be 4 values, of which no rank correlation can be taken."""
+    torch.manual_seed(0)
+    vectors = torch.randn(32) + 0.1 * torch.randn(128, 1, 1, 32)  # 64 pairs
+    lengths, mix = torch.ones(128, dtype=torch.long), OneLayer(normalised=False)
+    heads = {
+        "pooled": (PooledHead(32, 1, 0.0), (vectors[:64, 0, 0],)),
+        "mean": (MeanHead(mix, 32, 1, 0.0, pair=True, per_token=False), (vectors, lengths, 2)),
+        "concat": (ConcatHead(32, 8, 1, 0.0, pair=True), (vectors[:, :, 0], vectors[:, 0, 0], lengths, 2)),
+        "bilstm_attention": (BiLSTMAttentionHead(mix, 32, 8, 1, 0.0, pair=True, per_token=False), (vectors, lengths, 2)),
+        "cosine": (CosineHead(1), (vectors, lengths, 2)),
+    }
+    module, inputs = heads[head]
+    with torch.no_grad(), Fabric(accelerator="cpu", devices=1, precision="bf16-mixed").autocast():
+        scores = module.eval()(*inputs)
+    assert scores.dtype == torch.float32 and len(scores.unique()) == 64

@@ -12,6 +12,7 @@ from components.evaluations.choices.readers import READERS, Candidate, Item
 from components.evaluations.contract import Answers, check_answers, group_weights
 from components.evaluations.inference import AnyTokenizer
 from components.evaluations.minimal_pairs import scoring
+from components.evaluations.minimal_pairs.accuracy import TIE
 from components.models.contract import LanguageModel
 from components.stages.outputs import read_json, reading
 from components.text import sources
@@ -46,7 +47,7 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     sums = np.concatenate(scoring.score_spans(model, tokens, [candidate.text for candidate in candidates], spans, name))
     by_item = np.split(sums, np.cumsum([len(item.candidates) for item in items])[:-1])
     right = np.array([
-        np.nan if np.isnan(scores).any() else (scores[item.answer] == scores.max()) / np.sum(scores == scores.max())
+        np.nan if np.isnan(scores).any() else (scores[item.answer] >= scores.max() - TIE) / np.sum(scores >= scores.max() - TIE)
         for scores, item in zip(by_item, items, strict=True)
     ])  # fmt: skip
     groups = np.array([item.group for item in items])

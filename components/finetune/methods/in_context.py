@@ -14,6 +14,7 @@ from components.core.errors import SesameError
 from components.core.flops import flop_counter
 from components.finetune.data import Batch, Encoded, Texts, batches, padded
 from components.finetune.prompts import PromptedKind, Tokens, add_example, answer_states
+from components.models.common.heads import full_precision
 from components.models.contract import LanguageModel
 from components.tasks import Example
 from components.text.tokenizer import Tokenizer
@@ -152,9 +153,14 @@ class InContext(nn.Module):
         return scores
 
     def scores(self, ids: Tensor, lengths: Tensor, segments: Tensor) -> Tensor:
-        """Sequences of prompt and answer (batch, length) -> the log-probability of each answer, for a choice per token: (batch,)."""
+        """Sequences of prompt and answer (batch, length) -> the log-probability of each answer, for a choice per token: (batch,).
+
+        Logits are in 32 bits: in bf16 labels that are not equally likely would tie, and the first one would win.
+        """
         answer_lengths = segments.sum(1)
-        logits = self.model.logits(answer_states(self.model, ids, lengths, segments)).float()
+        states = answer_states(self.model, ids, lengths, segments)
+        with full_precision(states):
+            logits = self.model.logits(states.float())
         each = logits.gather(1, ids[segments == 1][:, None])[:, 0] - logits.logsumexp(1)
         row = torch.arange(len(ids), device=ids.device).repeat_interleave(answer_lengths)
         sums = each.new_zeros(len(ids)).index_add(0, row, each)
@@ -165,7 +171,8 @@ class InContext(nn.Module):
         probabilities = []
         for data in self.kind.content_free():
             (ids, lengths), (segments, _) = padded(data.texts[0]), padded(data.segments[0])
-            probabilities.append(self.scores(*fabric.to_device((ids, lengths, segments))).softmax(0).cpu())
+            with fabric.autocast():
+                probabilities.append(self.scores(*fabric.to_device((ids, lengths, segments))).softmax(0).cpu())
         return torch.stack(probabilities).mean(0).log()
 
 

@@ -9,6 +9,21 @@ from components.models.common.dropout import Dropout
 from components.models.common.transformer import length_mask
 
 
+def full_precision(x: Tensor) -> torch.autocast:
+    """A block whose products are in 32 bits, whatever the training's precision."""
+    return torch.autocast("cuda" if x.is_cuda else "cpu", enabled=False)
+
+
+class OutputLayer(nn.Linear):
+    """The last layer of a head, in 32 bits: the 8 bits of bf16 would give scores that differ the same value, and a rank correlation over
+    texts that are much alike would be of a handful of values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in_features) -> (..., out_features)."""
+        with full_precision(x):
+            return super().forward(x.to(self.weight.dtype))
+
+
 class ScalarMix(nn.Module):
     """gamma * sum of softmax(w) times the layers; w starts at 0, gamma at 1 (Peters et al. 2018, equation 1).
 
@@ -46,7 +61,7 @@ class PooledHead(nn.Module):
     def __init__(self, width: int, outputs: int, dropout: float):
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.output = nn.Linear(width, outputs)
+        self.output = OutputLayer(width, outputs)
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
 
@@ -62,7 +77,7 @@ class MeanHead(nn.Module):
         super().__init__()
         self.mix, self.per_token = mix, per_token
         self.dropout = Dropout(dropout)
-        self.output = nn.Linear((4 if pair else 1) * width, outputs)
+        self.output = OutputLayer((4 if pair else 1) * width, outputs)
 
     def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
         """layers (texts * batch, length, layers, width), lengths (texts * batch,) -> (batch, outputs), or (batch, length, outputs)."""
@@ -91,7 +106,7 @@ class ConcatHead(nn.Module):
         size = (12 if pair else 3) * width
         self.output = nn.Sequential(
             BatchNorm(size), Dropout(dropout), nn.Linear(size, hidden_size), nn.ReLU(),
-            BatchNorm(hidden_size), Dropout(dropout), nn.Linear(hidden_size, outputs),
+            BatchNorm(hidden_size), Dropout(dropout), OutputLayer(hidden_size, outputs),
         )  # fmt: skip
 
     def forward(self, hidden: Tensor, pooled: Tensor, lengths: Tensor, texts: int) -> Tensor:
@@ -112,14 +127,14 @@ class BiLSTMAttentionHead(nn.Module):
         self.lstm = nn.LSTM(width, hidden_size, bidirectional=True, batch_first=True)
         self.attention = None if per_token else nn.Linear(2 * hidden_size, 1)
         self.output = nn.Sequential(
-            nn.Linear((8 if pair else 2) * hidden_size, hidden_size), nn.ReLU(), Dropout(dropout), nn.Linear(hidden_size, outputs)
+            nn.Linear((8 if pair else 2) * hidden_size, hidden_size), nn.ReLU(), Dropout(dropout), OutputLayer(hidden_size, outputs)
         )  # fmt: skip
 
     def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
         """layers (texts * batch, length, layers, width), lengths (texts * batch,) -> (batch, outputs), or (batch, length, outputs)."""
         x = self.dropout(self.mix(layers)).float()
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        with torch.autocast(x.device.type, enabled=False):  # bf16 halves a packed LSTM's speed on the CPU
+        with full_precision(x):  # bf16 halves a packed LSTM's speed on the CPU
             x, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=layers.shape[1])
         if self.per_token:
             return self.output(x)

@@ -27,8 +27,13 @@ def evaluate(space: Space, tests: list[str]) -> dict[str, dict[str, float | int 
     return {name: analogies(space) if name == "analogies" else similarity(space, name) for name in tests}
 
 
+FEWEST_PAIRS = 10
+"""Pairs of which an interval is taken. Of four pairs it has the true value in 72 % of cases where that is .8, of eight and more in 94 %."""
+
+
 def similarity(space: Space, name: str) -> dict[str, float | int | None]:
-    """Spearman's correlation of cosines with human judgements, and its 95 % interval; None with fewer than four pairs."""
+    """Spearman's correlation of cosines with human judgements, None with fewer than four pairs, and its 95 % interval, None with fewer than
+    ten, of which it would be too narrow."""
     rows, vectors, cosines, people, pairs = _rows(space), unit(space.vectors), [], [], 0
     for line in _lines(name):
         first, second, judgement = line.split("\t")
@@ -41,7 +46,9 @@ def similarity(space: Space, name: str) -> dict[str, float | int | None]:
         # Fisher's transformation with the variance of a rank correlation (Bonett and Wright 2000)
         margin = norm.ppf(0.975) * math.sqrt((1 + correlation**2 / 2) / (len(people) - 3))
         middle = math.atanh(min(max(correlation, -0.999999), 0.999999))
-        figures = {"spearman": correlation, "low": math.tanh(middle - margin), "high": math.tanh(middle + margin)}
+        figures["spearman"] = correlation
+        if len(people) >= FEWEST_PAIRS:
+            figures |= {"low": math.tanh(middle - margin), "high": math.tanh(middle + margin)}
     return figures | {"asked": len(people), "coverage": len(people) / pairs}
 
 

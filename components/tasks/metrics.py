@@ -77,15 +77,23 @@ def _correlation(function: Callable) -> Metric:
     return correlation
 
 
+INVISIBLE = re.compile("[\u200b\u200c\u200e\u200f\ufeff]")
+"""Zero-width characters, but the joiner: between the parts of a Persian word, or marks of a direction."""
+
+
+def as_tokenizers_write(text: str) -> str:
+    """A text in NFKC, with blanks for zero-width characters: a target in a form that tokenizers do not write could not be met."""
+    return INVISIBLE.sub(" ", normalize("NFKC", text))
+
+
 def normalised(answer: str, language: str) -> str:
     """Return an answer in lower case, without punctuation and extra white space, an English one as SQuAD's script does it: without
     articles, and with the punctuation of ASCII only (Rajpurkar et al. 2016). In other languages punctuation is that of Unicode, too, and
     `a` may be any word (Lewis et al. 2020, MLQA, whose script leaves out articles of some).
 
-    An answer of which nothing would be left, e.g. A or +, stays as it is. Forms of a character that look alike are
-    one (NFKC), since tokenizers write them so.
+    An answer of which nothing would be left, e.g. A or +, stays as it is. Forms of a character that look alike are one.
     """
-    english, lower = language == "en", " ".join(normalize("NFKC", answer).lower().split())
+    english, lower = language == "en", " ".join(as_tokenizers_write(answer).lower().split())
     bare = "".join(
         character
         for character in lower
@@ -142,7 +150,7 @@ WORDS = re.compile(WORD)
 
 
 class RougeTokens:
-    """ROUGE's tokens of a text in NFKC, with stems, for words in ASCII. Other words stay as they are, or are split into characters in
+    """ROUGE's tokens of a text, with stems, for words in ASCII. Other words stay as they are, or are split into characters in
     scripts without blanks: ROUGE would keep only the letters a to z (and of Russian nothing)."""
 
     def __init__(self):
@@ -151,7 +159,7 @@ class RougeTokens:
         self.english = DefaultTokenizer(use_stemmer=True)
 
     def tokenize(self, text: str) -> list[str]:
-        words = WORDS.findall(characters_apart(normalize("NFKC", text).lower()))
+        words = WORDS.findall(characters_apart(as_tokenizers_write(text).lower()))
         return [token for word in words for token in (self.english.tokenize(word) if word.isascii() else [word])]
 
 
@@ -182,15 +190,12 @@ def bleu_tokens(texts: Sequence[str]) -> str:
 
 
 def corpus_counts(task: params.Task, metric: str, examples: Sequence[Example], predicted: Sequence[str]) -> np.ndarray:
-    """Return the statistics of a corpus-level metric for each example, (examples, counts); the score is a function of their sum.
-
-    Texts are compared in NFKC, which tokenizers write: a target in another form could not be met.
-    """
-    answers = [[normalize("NFKC", answer) for answer in example.label] for example in examples]
+    """Return the statistics of a corpus-level metric for each example, (examples, counts); the score is a function of their sum."""
+    answers = [[as_tokenizers_write(answer) for answer in example.label] for example in examples]
     scorer = _sacrebleu(metric, task.lowercase, bleu_tokens([answer for own in answers for answer in own]))
     # like sacrebleu's own resampling; a test compares the score of the sum with sacrebleu's
     return np.array([
-        scorer._extract_corpus_statistics([normalize("NFKC", prediction)], [[answer] for answer in own])[0]
+        scorer._extract_corpus_statistics([as_tokenizers_write(prediction)], [[answer] for answer in own])[0]
         for own, prediction in zip(answers, predicted, strict=True)
     ])  # fmt: skip
 

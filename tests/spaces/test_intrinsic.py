@@ -32,6 +32,18 @@ def test_similarity_is_gensims(name):
     assert own["low"] < own["spearman"] < own["high"] and 0 < own["coverage"] < 1
 
 
+def test_a_few_pairs_have_no_interval(monkeypatch):
+    """Of four pairs one order in twelve is perfect by chance, and its interval would be [.9999, 1]."""
+    lines = list(intrinsic._lines("wordsim353"))
+    for size in (4, 9, 10):
+        monkeypatch.setattr(intrinsic, "_lines", lambda name, size=size: lines[:size])
+        words = sorted({word.lower() for line in lines[:size] for word in line.split("\t")[:2]})
+        space = Space(words, np.ones(len(words), int), np.random.default_rng(0).standard_normal((len(words), 20)).astype(np.float32))
+        figures = intrinsic.similarity(space, "wordsim353")
+        assert figures["asked"] == size and figures["spearman"] is not None
+        assert (figures["low"] is None) == (figures["high"] is None) == (size < 10)
+
+
 def test_an_answer_counts_in_any_case():
     """As in word2vec's own program: `Norway` is right where `norway` is the commoner form."""
     space, _ = spaces(words_of("analogies", 300))

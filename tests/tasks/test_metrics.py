@@ -207,6 +207,16 @@ def test_how_texts_are_taken_apart_for_bleu(texts, name):
     assert metrics.bleu_tokens(texts) == name
 
 
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "exact_match", "f1", "rouge_l"])
+def test_a_blank_is_right_where_a_target_has_a_character_without_width(metric):
+    """Published tokenizers, as mT5's, make a blank of it, so that no model could write the target."""
+    target = "\ufeffمی\u200cخواهم\u200f به خانه بروم"
+    task = params.check(tiny_params()).tasks["same"].model_copy(update={"kind": "text", "language": "fa"})
+    score = metrics.METRICS["text"][metric]
+    assert score(task, [Example("1", "x", None, [target])], ["می خواهم به خانه بروم"]) == pytest.approx(1)
+    assert score(task, [Example("1", "x", None, [target])], ["به خانه بروم"]) < 1
+
+
 def test_an_answer_counts_in_any_form_of_its_characters():
     """Tokenizers write `m2` for `m²`: a model can't do otherwise. BLEU, chrF and ROUGE found other words in it."""
     for gold, written in (("10 m²", "10 m2"), ("cafe\u0301", "café"), ("２０２４", "2024"), ("the ﬁrst …", "the first ...")):

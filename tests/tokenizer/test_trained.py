@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import unicodedata
 from itertools import chain
 from pathlib import Path
 
@@ -14,9 +15,13 @@ from ruamel.yaml import YAML
 from components import objectives, params
 from components.core.tracking import Run
 from components.derive.checkpoints import export
+from components.evaluations.minimal_pairs.alignment import word_of_tokens
+from components.finetune import kinds
+from components.finetune.data import Batch
 from components.models import store
 from components.objectives.examples.masked import MaskedBatches
 from components.objectives.scoring import IGNORED
+from components.tasks import Example, metrics
 from components.text import encode, tokenizer
 from components.text.encode import __main__ as encode_stage
 from components.text.tokenizer import CLS, SPECIALS, UNK, trained
@@ -24,6 +29,56 @@ from components.text.tokenizer import __main__ as tokenizer_stage
 from tests.conftest import run_stage, tiny_params
 
 KINDS = ["byte_level_bpe", "wordpiece"]
+PERSIAN = ["می\u200cخواهم به خانه بروم", "کتاب\u200cهای خوب را می\u200cخوانم", "او نمی\u200cداند چه بگوید", "این کتاب\u200cها قدیمی هستند"]
+"""With non-joiners within words."""
+
+
+def trained_on(texts: list[str], kind: str, folder: Path, monkeypatch) -> tokenizer.Tokenizer:
+    """A tokenizer of a corpus of these segments, and of made words, so that there is enough to merge."""
+    draw = random.Random(0)
+    made_up = [" ".join("".join(draw.choices("aeioustn", k=4)) for _ in range(5)) for _ in range(200)]
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(tokenizer_stage.corpora, "read", lambda corpus, split: iter([texts * 30 + made_up]))
+    raw = tiny_params()
+    raw["tokenizers"]["own"] = {"corpus": "tiny", "kind": kind, "vocab_size": 300}
+    raw["tokenizers"]["own"] |= {"byte_fallback": True, "character_coverage": 1.0} if kind in ("bpe", "unigram") else {}
+    tokenizer_stage.train(params.check(raw), "own", Run(None))
+    return tokenizer.load(folder / "data/tokenizers/own")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "characters", *KINDS])
+def test_persian_words_come_back_with_their_non_joiners(kind, tmp_path, monkeypatch):
+    """Sentencepiece's rules make a blank of U+200C, the library's cleaning nothing: no model could write such a word."""
+    own = trained_on(PERSIAN, kind, tmp_path, monkeypatch)
+    task = params.check(tiny_params()).tasks["same"].model_copy(update={"kind": "text", "language": "fa"})
+    rows = [Example(str(i), "x", None, [text]) for i, text in enumerate(PERSIAN)]
+    written = [own.decode(own.encode([text])[0]).strip() for text in PERSIAN]
+    assert written == PERSIAN
+    for name in ("bleu", "chrf", "exact_match", "f1", "rouge_l"):
+        assert metrics.METRICS["text"][name](task, rows, written) == pytest.approx(1), name
+    [(_, spans)] = own.encode_offsets(PERSIAN[:1])
+    assert max(word_of_tokens(PERSIAN[0], spans)) == 3, "four words"
+    [ids] = own.encode(["a\u200eb"])  # a mark of direction
+    assert "\u200e" not in own.decode(ids) or kind == "byte_level_bpe"
+
+
+@pytest.mark.parametrize("kind", ["bpe", *KINDS])
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_an_answer_is_cut_out_with_its_marks(kind, form, tmp_path, monkeypatch):
+    texts = ["마실까해요 서울 은 한국 의 수도", "naïve café résumé déjà vu", "the naïve café was here"]
+    own = trained_on(texts, kind, tmp_path, monkeypatch)
+    checked = params.check(tiny_params())
+    task = checked.tasks["same"].model_copy(update={"kind": "extraction", "cut": "longest"})
+    for text, answer in zip(texts, ("서울", "café", "café"), strict=True):
+        text, answer = unicodedata.normalize(form, text), unicodedata.normalize(form, answer)
+        first = text.index(answer)
+        row = Example("1", "what", text, [answer], spans=[("text_b", first, first + len(answer))])
+        extraction = kinds.Extraction(task, params.Recipe(method="full", learning_rate=0.01, epochs=1, batch_size=1, max_length=200))
+        encoded = extraction.encode([row], own)
+        (start, kept, _), (begin, end) = encoded.notes[0], encoded.targets[0]
+        output = torch.zeros(1, len(encoded.texts[0][0]), 2)
+        output[0, start + begin, 0] = output[0, start + end, 1] = 9
+        assert extraction.predict(output, encoded, Batch([], None, [1], [0])) == [answer], kept
 
 
 @pytest.fixture

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from components.core.words import HAN, MARKS, OTHERS
+from components.core.words import HAN, JOINER, MARKS, NON_JOINER, OTHERS
 
 LETTER = rf"(?![{HAN}{OTHERS}])\w"
-INSIDE_WORD = re.compile(rf"[\w{MARKS}][{MARKS}]|(?:{LETTER}|[{MARKS}]){LETTER}")
-"""Two characters without a word boundary between them: letters, digits and combining marks. In scripts without blanks between words
+WITHIN = MARKS + JOINER + NON_JOINER
+INSIDE_WORD = re.compile(rf"[\w{WITHIN}][{WITHIN}]|(?:{LETTER}|[{WITHIN}]){LETTER}")
+"""Two characters without a word boundary between them: letters, digits, combining marks, joiners. In scripts without blanks between words
 each token is a word, as it is for the tokenizers of `transformers` and for whole-word masking here."""
 
 

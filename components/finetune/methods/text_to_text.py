@@ -20,6 +20,7 @@ from components.generate.writing import Writer
 from components.models.contract import LanguageModel
 from components.params import Greedy
 from components.tasks import Example
+from components.tasks.metrics import INVISIBLE
 
 PADDING = -1
 
@@ -104,8 +105,9 @@ def _as_written(text: str, passage: str) -> str:
 
 
 def _folded(text: str) -> str:
-    """A text by its characters alone: decomposed, in lower case, without white space."""
-    return "".join(unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold()).split())
+    """A text by its characters alone: decomposed, in lower case, without white space and characters of no width."""
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    return "".join(INVISIBLE.sub("", decomposed).split())
 
 
 class TextToText(nn.Module):

@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -12,6 +12,7 @@ import sentencepiece
 from components.core import storage
 from components.core.errors import SesameError
 from components.core.tracking import Run
+from components.core.words import NON_JOINER
 from components.params import Params
 from components.params import Tokenizer as TokenizerSettings
 from components.stages import stage
@@ -36,7 +37,8 @@ def train(params: Params, name: str, run: Run) -> dict:
         if first is None:
             raise SesameError(f"{corpus / 'train.txt'} has no text to train on")
         if settings.kind in SENTENCEPIECE:
-            _fit(settings, chain([first], segments), folder, name)
+            kept = [NON_JOINER] if any(NON_JOINER in segment for segment in _segments(corpus, sample)) else []
+            _fit(settings, chain([first], segments), folder, name, kept)
         else:
             import_module("components.text.tokenizer.trained").train(settings, lambda: _segments(corpus, sample), folder)
         if settings.sentinels:
@@ -75,8 +77,11 @@ def _segments(corpus: Path, sample: list[int] | None) -> Iterator[str]:
     return (next(islice(segments, gap, None)) for gap in gaps)
 
 
-def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, name: str) -> None:
-    """Write `tokenizer.model` to the folder. Raise SesameError with the largest vocabulary that the text supports."""
+def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, name: str, kept: Sequence[str] = ()) -> None:
+    """Write `tokenizer.model` to the folder. Raise SesameError with the largest vocabulary that the text supports.
+
+    `kept`: characters that are tokens; sentencepiece's rules would make a blank of the non-joiner within Persian words.
+    """
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=segments,
@@ -90,6 +95,7 @@ def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, nam
             pad_id=tokenizer.PAD, unk_id=tokenizer.UNK, bos_id=tokenizer.CLS, eos_id=tokenizer.SEP,
             pad_piece="[PAD]", unk_piece="[UNK]", bos_piece="[CLS]", eos_piece="[SEP]",
             max_sentence_length=spm.LONGEST_SEGMENT,
+            user_defined_symbols=list(kept),
             control_symbols=["[MASK]"],  # control symbols are never produced from raw text
             minloglevel=2,
         )  # fmt: skip

@@ -88,9 +88,10 @@ def _wordpiece(settings: params.Tokenizer, segments: Callable[[], Iterable[str]]
     """BERT's tokens, which the library merges by frequency. Accents stay, as with all kinds; all but the most frequent characters are
     unknown."""
     tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]", continuing_subword_prefix=MARK))
-    tokenizer.normalizer = normalizers.Sequence([
-        normalizers.NFKC(), normalizers.BertNormalizer(lowercase=settings.lowercase, strip_accents=False),
-    ])  # fmt: skip
+    # without the library's cleaning, which has taken the non-joiner out of Persian words
+    bert = normalizers.BertNormalizer(lowercase=settings.lowercase, strip_accents=False, clean_text=False)
+    no_width = normalizers.Replace(tokenizers.Regex(r"[\u200b\u200e\u200f\ufeff\p{Cc}]"), " ")
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), no_width, bert])
     split_long_words = pre_tokenizers.Split(tokenizers.Regex(f".{{1,{LONGEST_WORD}}}"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), split_long_words])
     tokenizer.decoder = decoders.WordPiece(MARK)

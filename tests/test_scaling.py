@@ -64,13 +64,13 @@ def test_the_interval_of_a_rung_covers_the_surface_and_trainings_to_come():
         at, of_runs = fitted.at(4e6, 9e6), fitted.at(4e6, 9e6, runs=3)
         assert of_runs.value == at.value and of_runs.high - of_runs.low > at.high - at.low > 0
         held += [at.low <= true <= at.high, of_runs.low <= next_mean <= of_runs.high]
-    assert sum(held) >= 10
+    assert sum(held) >= 9, "over 40 seeds 95 and 98 % of the two"
 
 
 def test_without_noise_the_surface_is_found():
     fitted = scaling.fit_surface(SIZES, BUDGETS, surface(SIZES, BUDGETS), [1e-9] * 9, [3] * 9)
-    assert fitted.at(4e6, 9e6).value == pytest.approx(surface(4e6, 9e6), abs=5e-3)
-    assert fitted.size_exponent.value == pytest.approx(0.3 / 0.65, abs=0.02)
+    assert fitted.at(4e6, 9e6).value == pytest.approx(surface(4e6, 9e6), abs=1e-6), "between the exponents of the grid, too"
+    assert fitted.size_exponent.value == pytest.approx(0.3 / 0.65, abs=1e-4)
     flat = scaling.fit_surface(SIZES, BUDGETS, [3.0] * 9, [1e-9] * 9, [3] * 9)
     assert flat.at(1e9, 1e9).value == pytest.approx(3.0)  # nothing is gained where nothing was
 

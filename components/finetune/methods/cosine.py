@@ -8,7 +8,7 @@ from components import params
 from components.core.errors import SesameError
 from components.finetune.kinds import Kind
 from components.finetune.methods.sentence_probe import SentenceProbe
-from components.models.common.heads import OutputLayer
+from components.models.common.heads import scores
 from components.models.contract import LanguageModel
 
 
@@ -28,14 +28,14 @@ class CosineHead(nn.Module):
 
     def __init__(self, outputs: int):
         super().__init__()
-        self.output = OutputLayer(1, outputs)
+        self.output = nn.Linear(1, outputs)
         nn.init.ones_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 
     def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
         """Vectors (2 * batch, 1, 1, width) -> (batch, outputs)."""
         one, other = torch.flatten(layers, 1).chunk(2)
-        return self.output(cosine_similarity(one.float(), other.float())[:, None])
+        return scores(self.output, cosine_similarity(one.float(), other.float())[:, None])
 
 
 Method = Cosine

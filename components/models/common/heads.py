@@ -14,14 +14,11 @@ def full_precision(x: Tensor) -> torch.autocast:
     return torch.autocast("cuda" if x.is_cuda else "cpu", enabled=False)
 
 
-class OutputLayer(nn.Linear):
-    """The last layer of a head, in 32 bits: the 8 bits of bf16 would give scores that differ the same value, and a rank correlation over
-    texts that are much alike would be of a handful of values."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) -> (..., out_features)."""
-        with full_precision(x):
-            return super().forward(x.to(self.weight.dtype))
+def scores(output: nn.Module, x: Tensor) -> Tensor:
+    """What a head's last layers make of x, in 32 bits: the 8 bits of bf16 would give scores that differ the same value, and a rank
+    correlation over texts that are much alike would be of a handful of values."""
+    with full_precision(x):
+        return output(x.float())
 
 
 class ScalarMix(nn.Module):
@@ -61,13 +58,13 @@ class PooledHead(nn.Module):
     def __init__(self, width: int, outputs: int, dropout: float):
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.output = OutputLayer(width, outputs)
+        self.output = nn.Linear(width, outputs)
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
 
     def forward(self, pooled: Tensor) -> Tensor:
         """(..., width) -> (..., outputs)."""
-        return self.output(self.dropout(pooled))
+        return scores(self.output, self.dropout(pooled))
 
 
 class MeanHead(nn.Module):
@@ -77,14 +74,14 @@ class MeanHead(nn.Module):
         super().__init__()
         self.mix, self.per_token = mix, per_token
         self.dropout = Dropout(dropout)
-        self.output = OutputLayer((4 if pair else 1) * width, outputs)
+        self.output = nn.Linear((4 if pair else 1) * width, outputs)
 
     def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
         """layers (texts * batch, length, layers, width), lengths (texts * batch,) -> (batch, outputs), or (batch, length, outputs)."""
         x = self.dropout(self.mix(layers))
         if self.per_token:
-            return self.output(x)
-        return self.output(pair_features(mean_over_tokens(x, lengths), texts))
+            return scores(self.output, x)
+        return scores(self.output, pair_features(mean_over_tokens(x, lengths), texts))
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -106,7 +103,7 @@ class ConcatHead(nn.Module):
         size = (12 if pair else 3) * width
         self.output = nn.Sequential(
             BatchNorm(size), Dropout(dropout), nn.Linear(size, hidden_size), nn.ReLU(),
-            BatchNorm(hidden_size), Dropout(dropout), OutputLayer(hidden_size, outputs),
+            BatchNorm(hidden_size), Dropout(dropout), nn.Linear(hidden_size, outputs),
         )  # fmt: skip
 
     def forward(self, hidden: Tensor, pooled: Tensor, lengths: Tensor, texts: int) -> Tensor:
@@ -114,7 +111,7 @@ class ConcatHead(nn.Module):
         real = (torch.arange(hidden.shape[1], device=hidden.device) < lengths[:, None])[:, :, None]
         largest = hidden.masked_fill(~real, -torch.inf).amax(1)
         mean = (hidden * real).sum(1) / lengths[:, None]
-        return self.output(pair_features(torch.cat([pooled, largest, mean], 1), texts))
+        return scores(self.output, pair_features(torch.cat([pooled, largest, mean], 1), texts))
 
 
 class BiLSTMAttentionHead(nn.Module):
@@ -127,7 +124,7 @@ class BiLSTMAttentionHead(nn.Module):
         self.lstm = nn.LSTM(width, hidden_size, bidirectional=True, batch_first=True)
         self.attention = None if per_token else nn.Linear(2 * hidden_size, 1)
         self.output = nn.Sequential(
-            nn.Linear((8 if pair else 2) * hidden_size, hidden_size), nn.ReLU(), Dropout(dropout), OutputLayer(hidden_size, outputs)
+            nn.Linear((8 if pair else 2) * hidden_size, hidden_size), nn.ReLU(), Dropout(dropout), nn.Linear(hidden_size, outputs)
         )  # fmt: skip
 
     def forward(self, layers: Tensor, lengths: Tensor, texts: int) -> Tensor:
@@ -137,12 +134,12 @@ class BiLSTMAttentionHead(nn.Module):
         with full_precision(x):  # bf16 halves a packed LSTM's speed on the CPU
             x, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=layers.shape[1])
         if self.per_token:
-            return self.output(x)
-        scores = self.attention(x)[:, :, 0]
+            return scores(self.output, x)
+        weights = self.attention(x)[:, :, 0]
         mask = length_mask(lengths, x.shape[1])
         if mask is not None:
-            scores = scores.masked_fill(~mask[:, 0, 0], -torch.inf)
-        return self.output(pair_features(torch.einsum("bl,blw->bw", scores.softmax(1), x), texts))
+            weights = weights.masked_fill(~mask[:, 0, 0], -torch.inf)
+        return scores(self.output, pair_features(torch.einsum("bl,blw->bw", weights.softmax(1), x), texts))
 
 
 def mean_over_tokens(hidden: Tensor, lengths: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from components.finetune.data import Encoded, stacked
 from components.finetune.task_setup import TaskSetup, reported_split
 from components.models import store
 from components.models.common.decomposable_attention import pair_head
-from components.models.common.heads import BiLSTMAttentionHead, OneLayer, mean_over_tokens, pair_features
+from components.models.common.heads import BiLSTMAttentionHead, OneLayer, mean_over_tokens, pair_features, scores
 from components.stages import stage
 from components.tasks import Example, metrics
 from components.tasks.bags import bags_of_words
@@ -148,7 +148,7 @@ class Averaging(nn.Module):
 
     def forward(self, texts: list[tuple[Tensor, Tensor]], segments: Tensor) -> Tensor:
         means = [mean_over_tokens(self.vectors(ids), lengths) for ids, lengths in texts]
-        return self.head(pair_features(torch.cat(means), len(texts)))
+        return scores(self.head, pair_features(torch.cat(means), len(texts)))
 
 
 class DecomposableAttention(nn.Module):

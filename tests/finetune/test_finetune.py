@@ -668,7 +668,7 @@ def test_a_last_batch_of_one_example_is_learned_from(pair):
     torch.testing.assert_close(made, head.eval()(*one))
 
 
-@pytest.mark.parametrize("head", ["pooled", "mean", "concat", "bilstm_attention", "cosine"])
+@pytest.mark.parametrize("head", ["pooled", "mean", "concat", "bilstm_attention", "decomposable_attention", "cosine"])
 def test_scores_of_texts_that_are_much_alike_differ_in_bf16_too(head):
     """bf16 has 8 bits: 64 cosines near .99 would be 4 values, of which no rank correlation can be taken."""
     torch.manual_seed(0)
@@ -679,6 +679,7 @@ def test_scores_of_texts_that_are_much_alike_differ_in_bf16_too(head):
         "mean": (MeanHead(mix, 32, 1, 0.0, pair=True, per_token=False), (vectors, lengths, 2)),
         "concat": (ConcatHead(32, 8, 1, 0.0, pair=True), (vectors[:, :, 0], vectors[:, 0, 0], lengths, 2)),
         "bilstm_attention": (BiLSTMAttentionHead(mix, 32, 8, 1, 0.0, pair=True, per_token=False), (vectors, lengths, 2)),
+        "decomposable_attention": (DecomposableAttentionHead(mix, 32, 8, 1, 0.0), (vectors, lengths, 2)),
         "cosine": (CosineHead(1), (vectors, lengths, 2)),
     }
     module, inputs = heads[head]

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from components.models.common.dropout import Dropout
-from components.models.common.heads import MeanHead
+from components.models.common.heads import MeanHead, scores
 
 
 class DecomposableAttentionHead(nn.Module):
@@ -33,15 +33,15 @@ class DecomposableAttentionHead(nn.Module):
         tokens = self.dropout(layer_norm(mixed, mixed.shape[-1:]))
         real = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
         (u, v), (real_u, real_v), (from_u, from_v) = tokens.chunk(2), real.chunk(2), self.attend(tokens).chunk(2)
-        scores = torch.einsum("buw,bvw->buv", from_u, from_v) / tokens.shape[2] ** 0.5  # (batch, length, length)
+        similarity = torch.einsum("buw,bvw->buv", from_u, from_v) / tokens.shape[2] ** 0.5  # (batch, length, length)
         attended = torch.cat([
-            scores.masked_fill(~real_v[:, None], -torch.inf).softmax(2) @ v,
-            scores.masked_fill(~real_u[:, :, None], -torch.inf).softmax(1).transpose(1, 2) @ u,
+            similarity.masked_fill(~real_v[:, None], -torch.inf).softmax(2) @ v,
+            similarity.masked_fill(~real_u[:, :, None], -torch.inf).softmax(1).transpose(1, 2) @ u,
         ])  # fmt: skip
         compared = self.compare(torch.cat([tokens, attended, (tokens - attended).abs(), tokens * attended], 2))
         mean = (compared * real[:, :, None]).sum(1) / lengths[:, None]
         largest = compared.masked_fill(~real[:, :, None], -torch.inf).amax(1)
-        return self.aggregate(torch.cat([*mean.chunk(2), *largest.chunk(2)], 1))
+        return scores(self.aggregate, torch.cat([*mean.chunk(2), *largest.chunk(2)], 1))
 
 
 def pair_head(

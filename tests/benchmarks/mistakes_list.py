@@ -243,7 +243,7 @@ MISTAKES = [
             "        first = min(len(a), room - second)", "        first, second = fit_pair(len(a), len(b), room)",
             named("finetune", "test_a_passage_alone_is_cut_where_the_task_says_so")),
     Mistake("padding answers in the other text", "components/models/common/decomposable_attention.py",
-            "scores.masked_fill(~real_u[:, :, None], -torch.inf).softmax(1)", "scores.softmax(1)",
+            "similarity.masked_fill(~real_u[:, :, None], -torch.inf).softmax(1)", "similarity.softmax(1)",
             named("finetune", "test_decomposable_attention_by_hand")),
     Mistake("tokens are compared with what their own text attends to", "components/models/common/decomposable_attention.py",
             ".softmax(2) @ v", ".softmax(2) @ u",

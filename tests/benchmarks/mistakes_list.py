@@ -142,6 +142,8 @@ MISTAKES = [
     Mistake("padding turned to the front", "components/models/common/reverse.py",
             "source = lengths[:, None] - 1 - positions", "source = lengths.new_full((len(lengths), 1), x.shape[1]) - 1 - positions",
             named("parity")),
+    Mistake("the last layer looks by the bias of other tokens", "components/models/common/transformer.py",
+            "mask.shape[2] > 1:", "mask.shape[2] < 1:", named("parity", "test_the_last_layer_for_some_tokens_alone")),
     Mistake("ELMo without the residual", BILM, "x = y + x if i else y", "x = y", named("parity")),
     # pre-training
     Mistake("micro-batches normalised one by one", MODULE,

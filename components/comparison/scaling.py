@@ -16,7 +16,7 @@ from components.core.errors import SesameError
 
 EXPONENTS = np.geomspace(0.02, 2.0, 300)
 """The grid for b; published values for language models are 0.095 to 0.37 (Kaplan et al. 2020; Hoffmann et al. 2022)."""
-DRAWS, SURFACE_DRAWS = 1000, 400
+DRAWS = 1000
 NEGLIGIBLE = 1e-6
 """Nats: smaller terms are rounding errors of the fit."""
 MIN_POINTS = 4
@@ -76,7 +76,7 @@ def fit(tokens: Sequence[float], losses: Sequence[float], deviations: Sequence[f
     x, y, spread, count = (np.asarray(values, dtype=float) for values in (tokens, losses, deviations, runs))
     if len(set(x)) < MIN_POINTS:
         raise SesameError(f"a curve of three parameters needs {MIN_POINTS} budgets or more, and there are {len(set(x))}; add milestones")
-    samples, _ = _bootstrap(y, spread, count, seed, DRAWS)
+    samples, _ = _bootstrap(y, spread, count, seed)
     unit = float(np.exp(np.log(x).mean()))
     return Curve(unit, _least_squares(x / unit, np.concatenate([y[None], samples]), count))
 
@@ -146,7 +146,7 @@ def fit_surface(
     n, d, y, spread, count = (np.asarray(values, dtype=float) for values in (parameters, tokens, losses, deviations, runs))
     if (sizes := len(set(n))) < 3 or len(set(d)) < 3:
         raise SesameError(f"a surface needs three sizes and three budgets or more; fitted are {sizes} sizes and {len(set(d))} budgets")
-    samples, deviation = _bootstrap(y, spread, count, seed, SURFACE_DRAWS)
+    samples, deviation = _bootstrap(y, spread, count, seed)
     units = float(np.exp(np.log(n).mean())), float(np.exp(np.log(d).mean()))
     draws, ratios = np.concatenate([y[None], samples]), (n / units[0], d / units[1])
     coarse = _grid_search(*ratios, draws, count)
@@ -154,13 +154,13 @@ def fit_surface(
     return Surface(units, fitted, deviation, int((count - 1).sum()))
 
 
-def _bootstrap(y: np.ndarray, spread: np.ndarray, count: np.ndarray, seed: int, draws: int) -> tuple[np.ndarray, float]:
+def _bootstrap(y: np.ndarray, spread: np.ndarray, count: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
     """Means drawn with Student's t, (draws, points), and the deviation pooled over the points."""
     if (count < 2).any():
         raise SesameError("an interval needs a deviation over seeds, and there is a single seed; add some")
     freedom = (count - 1).sum()
     pooled = np.sqrt(((count - 1) * spread**2).sum() / freedom)
-    return y + np.random.default_rng(seed).standard_t(freedom, size=(draws, len(y))) * pooled / np.sqrt(count), float(pooled)
+    return y + np.random.default_rng(seed).standard_t(freedom, size=(DRAWS, len(y))) * pooled / np.sqrt(count), float(pooled)
 
 
 def _grid_search(n: np.ndarray, d: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -188,7 +188,7 @@ def _grid_search(n: np.ndarray, d: np.ndarray, y: np.ndarray, weights: np.ndarra
 
 
 def _refined(n: np.ndarray, d: np.ndarray, y: np.ndarray, weights: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """E, A, a, B and b of least squares over the losses (points,), from a start between whose neighbours in the grid they are."""
+    """E, A, a, B and b by least squares over the losses (points,), from the best point of the grid."""
     root = np.sqrt(weights / weights.sum())
 
     def residuals(surface: np.ndarray) -> np.ndarray:

@@ -32,7 +32,9 @@ from components.core.errors import without_secrets
 
 NAME = r"^[a-z][a-z0-9_]*$"
 Name = Annotated[str, Field(pattern=NAME, max_length=100, description="lower case, digits, underscores")]
-RowName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=100, description="lower case, digits, underscores")]
+RowName = Annotated[
+    str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=100, description="lower case, digits, underscores")
+]
 """That of a study's variant or of a point: it may begin with a digit."""
 Count = Annotated[int, Field(gt=0, le=10**15, description="how many")]
 Size = Annotated[int, Field(gt=0, le=2**40, description="a dimension of a model or a machine")]

@@ -28,12 +28,12 @@ def evaluate(space: Space, tests: list[str]) -> dict[str, dict[str, float | int 
 
 
 FEWEST_PAIRS = 10
-"""Pairs of which an interval is taken. Of four pairs it has the true value in 72 % of cases where that is .8, of eight and more in 94 %."""
+"""Pairs that an interval needs. That of four has a true value of .8 in 72 % of cases, that of eight or more in 94 %."""
 
 
 def similarity(space: Space, name: str) -> dict[str, float | int | None]:
-    """Spearman's correlation of cosines with human judgements, None with fewer than four pairs, and its 95 % interval, None with fewer than
-    ten, of which it would be too narrow."""
+    """Spearman's correlation of cosines with human judgements, and its 95 % interval; None with fewer than four pairs, the interval
+    with fewer than FEWEST_PAIRS."""
     rows, vectors, cosines, people, pairs = _rows(space), unit(space.vectors), [], [], 0
     for line in _lines(name):
         first, second, judgement = line.split("\t")

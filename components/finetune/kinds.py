@@ -168,11 +168,11 @@ class Choice(Kind):
 
 
 CONTINUES = re.compile(rf"[{MARKS}\u1160-\u11ff\uff9e\uff9f]+")
-"""What is one character with the code point before it: combining marks, vowels and finals of Hangul, voicing marks of narrow kana."""
+"""What is one character with the code point before it: combining marks, vowels and finals of Hangul, marks of narrow kana."""
 
 
 def whole_characters(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans of tokens in a text, stretched over the code points that continue their last character and that no token has.
+    """Stretch tokens' spans in a text over the code points that continue their last character and that no token has.
 
     Where `tokenizers` composes marks or leaves them out, no token has their place: `cafe` of a decomposed `café`.
     """

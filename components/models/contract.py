@@ -63,8 +63,8 @@ class LanguageModel(nn.Module, ABC):
         return self(ids, lengths, segment_ids)[torch.arange(len(ids), device=ids.device)[:, None], positions]
 
     def at_holes(self, ids: Tensor, lengths: Tensor, positions: Tensor, holes: Tensor) -> Tensor:
-        """Return the states from which `logits` predicts hidden tokens: ids (batch, length), holes (batch, length) bool, where the masked
-        model's `[MASK]` stands, positions (batch, targets) of some of them -> (batch, targets, width)."""
+        """Return the states from which `logits` predicts hidden tokens: ids (batch, length); holes (batch, length) bool,
+        where a masked model's `[MASK]` stands; positions (batch, targets) of some of them -> (batch, targets, width)."""
         return self.at(ids, lengths, None, positions)
 
     def sublayers(self) -> list[tuple[nn.Module, str]]:

@@ -5,14 +5,23 @@ A table is between `<!-- table: NAME -->` and `<!-- end -->`, a figure between `
 """
 
 import csv
-import json
 import re
 import statistics
 from pathlib import Path
 
 from components.report import STARTS
 from components.report.markdown import REPORT, RESULTS, find, interval, rows, spread, table
-from components.report.readme_studies import comparisons, figures_of, finding, findings_table, learnt, outcomes, picture, study
+from components.report.readme_studies import (
+    comparisons,
+    figures_of,
+    finding,
+    findings_table,
+    learnt,
+    outcomes,
+    picture,
+    study,
+)
+from components.stages.outputs import read_json
 from components.studies.folders import LAST
 
 TRIED = Path("docs/starts.csv")
@@ -86,7 +95,7 @@ def starts() -> str:
 
 def reading() -> str:
     """The report's sentences on the scores."""
-    return json.loads((REPORT / "figures.json").read_text())["reading"]
+    return read_json(REPORT / "figures.json")["reading"]
 
 
 def pretraining() -> str:

@@ -1,6 +1,5 @@
 """The tables and sentences on studies in README.md and docs."""
 
-import json
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -12,18 +11,19 @@ from components.comparison.plots import svg
 from components.comparison.verdicts import LEVEL, holm
 from components.params import LOSS
 from components.report.markdown import REPORT, interval, rows, table
+from components.stages.outputs import read_json
 from components.studies import findings, milestones, plots
 from components.studies.folders import LAST
 
 
 def figures_of(study: str) -> dict:
     """The JSON of a study that has run."""
-    return json.loads((REPORT / "studies" / f"{study}.json").read_text())
+    return read_json(REPORT / "studies" / f"{study}.json")
 
 
 def comparisons() -> str:
     """Count the comparisons of all committed pages, those beyond noise on their page, and those after a correction over all."""
-    pages = [json.loads(path.read_text()).get("comparisons", []) for path in sorted(REPORT.glob("studies/*.json"))]
+    pages = [read_json(path).get("comparisons", []) for path in sorted(REPORT.glob("studies/*.json"))]
     pages.append([row for row in rows("gains") if row["p"]])
     tests = [(float(row["p"]), row["verdict"] in ("higher", "lower")) for page in pages for row in page if row["p"] is not None]
     beyond, after = sum(higher_or_lower for _, higher_or_lower in tests), sum(p < LEVEL for p in holm([p for p, _ in tests]))

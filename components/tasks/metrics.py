@@ -82,7 +82,7 @@ INVISIBLE = re.compile("[\u200b\u200c\u200e\u200f\ufeff]")
 
 
 def as_tokenizers_write(text: str) -> str:
-    """A text in NFKC, with blanks for zero-width characters: a target in a form that tokenizers do not write could not be met."""
+    """A text in NFKC, with blanks for zero-width characters: a target in another form could not be met."""
     return INVISIBLE.sub(" ", normalize("NFKC", text))
 
 
@@ -150,8 +150,8 @@ WORDS = re.compile(WORD)
 
 
 class RougeTokens:
-    """ROUGE's tokens of a text, with stems, for words in ASCII. Other words stay as they are, or are split into characters in
-    scripts without blanks: ROUGE would keep only the letters a to z (and of Russian nothing)."""
+    """ROUGE's tokens of a text, with stems, for words in ASCII. Other words stay as they are, or are split into characters
+    in scripts without blanks: ROUGE would keep only the letters a to z (and of Russian nothing)."""
 
     def __init__(self):
         from rouge_score.tokenizers import DefaultTokenizer
@@ -190,7 +190,7 @@ def bleu_tokens(texts: Sequence[str]) -> str:
 
 
 def corpus_counts(task: params.Task, metric: str, examples: Sequence[Example], predicted: Sequence[str]) -> np.ndarray:
-    """Return the statistics of a corpus-level metric for each example, (examples, counts); the score is a function of their sum."""
+    """Return a corpus-level metric's statistics for each example, (examples, counts); the score is a function of their sum."""
     answers = [[as_tokenizers_write(answer) for answer in example.label] for example in examples]
     scorer = _sacrebleu(metric, task.lowercase, bleu_tokens([answer for own in answers for answer in own]))
     # like sacrebleu's own resampling; a test compares the score of the sum with sacrebleu's

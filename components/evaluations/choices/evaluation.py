@@ -47,7 +47,7 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     sums = np.concatenate(scoring.score_spans(model, tokens, [candidate.text for candidate in candidates], spans, name))
     by_item = np.split(sums, np.cumsum([len(item.candidates) for item in items])[:-1])
     right = np.array([
-        np.nan if np.isnan(scores).any() else (scores[item.answer] >= scores.max() - TIE) / np.sum(scores >= scores.max() - TIE)
+        np.nan if np.isnan(scores).any() else (best := scores >= scores.max() - TIE)[item.answer] / best.sum()
         for scores, item in zip(by_item, items, strict=True)
     ])  # fmt: skip
     groups = np.array([item.group for item in items])

@@ -10,8 +10,8 @@ from components.core.words import HAN, JOINER, MARKS, NON_JOINER, OTHERS
 LETTER = rf"(?![{HAN}{OTHERS}])\w"
 WITHIN = MARKS + JOINER + NON_JOINER
 INSIDE_WORD = re.compile(rf"[\w{WITHIN}][{WITHIN}]|(?:{LETTER}|[{WITHIN}]){LETTER}")
-"""Two characters without a word boundary between them: letters, digits, combining marks, joiners. In scripts without blanks between words
-each token is a word, as it is for the tokenizers of `transformers` and for whole-word masking here."""
+"""Two characters without a word boundary between them: letters, digits, combining marks, joiners. In scripts without
+blanks between words each token is a word, as for the tokenizers of `transformers` and for whole-word masking here."""
 
 
 def word_of_tokens(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:

@@ -153,7 +153,7 @@ class InContext(nn.Module):
         return scores
 
     def scores(self, ids: Tensor, lengths: Tensor, segments: Tensor) -> Tensor:
-        """Sequences of prompt and answer (batch, length) -> the log-probability of each answer, for a choice per token: (batch,).
+        """Prompt and answer (batch, length) -> the log-probability of each answer, for a choice per token: (batch,).
 
         Logits are in 32 bits: in bf16 labels that are not equally likely would tie, and the first one would win.
         """

@@ -15,8 +15,8 @@ def full_precision(x: Tensor) -> torch.autocast:
 
 
 def scores(output: nn.Module, x: Tensor) -> Tensor:
-    """What a head's last layers make of x, in 32 bits: the 8 bits of bf16 would give scores that differ the same value, and a rank
-    correlation over texts that are much alike would be of a handful of values."""
+    """What a head's last layers make of x, in 32 bits: the 8 bits of bf16 would give scores that differ the same value,
+    and a rank correlation over texts that are much alike would be of a handful of values."""
     with full_precision(x):
         return output(x.float())
 

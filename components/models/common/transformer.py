@@ -86,7 +86,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None, causal: bool, positions: Positions, only: Tensor | None = None) -> Tensor:
         """x (batch, length, hidden) -> the same shape; mask (batch, 1 or heads, 1 or length, length), True where a key is visible,
-        or added to the scores. `only` (batch, targets): the positions whose output is wanted, (batch, targets, hidden)."""
+        or added to the scores. `only` (batch, targets): the positions whose output is wanted -> (batch, targets, hidden)."""
         batch, length, _ = x.shape
         heads = self.query_key_value(x).view(batch, length, 3, self.num_heads, -1)
         query, key, value = heads.permute(2, 0, 3, 1, 4)  # each (batch, heads, length, head)
@@ -116,8 +116,8 @@ class TransformerBlock(nn.Module):
     def forward(
         self, x: Tensor, positions: Positions, mask: Tensor | None = None, causal: bool = False, only: Tensor | None = None
     ) -> Tensor:  # fmt: skip
-        """x (batch, length, hidden) -> the same shape; with `only` (batch, targets), positions in a text that is read on both sides,
-        the outputs there, (batch, targets, hidden): all but queries, keys and values is computed for these alone."""
+        """x (batch, length, hidden) -> the same shape; with `only`, positions (batch, targets) in a text that is read on
+        both sides, (batch, targets, hidden): all but queries, keys and values is computed for these alone."""
         residual = x if only is None else gather_positions(x, only)
         if self.norm_first:
             x = residual + self.dropout(self.attention(self.attention_norm(x), mask, causal, positions, only))

@@ -42,7 +42,7 @@ class Encoder(MaskedLanguageModel):
     def forward(
         self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None, positions: Tensor | None = None
     ) -> Tensor:  # fmt: skip
-        """-> (batch, length, hidden); with positions (batch, targets) the states of these tokens, (batch, targets, hidden)."""
+        """-> (batch, length, hidden); with positions (batch, targets) those tokens' states, (batch, targets, hidden)."""
         return self.layers(ids, lengths, segment_ids, positions)[-1]
 
     def at(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None, positions: Tensor) -> Tensor:
@@ -53,8 +53,8 @@ class Encoder(MaskedLanguageModel):
     ) -> list[Tensor]:  # fmt: skip
         """ids, segment_ids (batch, length); lengths (batch,) -> the embedding and every layer's output, each (batch, length, hidden).
 
-        `only` (batch, targets): positions for which the last layer is computed, (batch, targets, hidden). No other layer reads its
-        output, so training on 15 % of the tokens needs it for these alone: of two layers a quarter of the FLOPs less.
+        `only` (batch, targets): positions for which the last layer is computed, (batch, targets, hidden). No other layer
+        reads its output, so training on 15 % of the tokens needs it for these alone: of two layers a quarter less FLOPs.
         """
         positions = torch.arange(ids.shape[1], device=ids.device)
         x = self.positions.add(self.token_embedding(ids), positions)

@@ -1,5 +1,6 @@
 """A real Slurm of two nodes: slurmctld and two slurmd, on hosts that are namespaces of this machine (`tests.hosts`)."""
 
+import math
 import re
 import shutil
 import time
@@ -55,7 +56,7 @@ class Slurm:
             self.control()
             for name in NODES:
                 self.node(name)
-            self.until(lambda: self.do("sinfo", "-h", "-o", "%T %D").split() == ["idle", "2"], 30)
+            self.until(lambda: self.do("sinfo", "-h", "-o", "%T %D").split() == ["idle", "2"])
         except BaseException:
             self.__exit__()
             raise
@@ -87,13 +88,14 @@ class Slurm:
         """RUNNING, COMPLETED, FAILED ..."""
         return re.search(r"JobState=(\w+)", self.do("scontrol", "show", "job", job))[1]
 
-    def ended(self, job: str, seconds: float = 120) -> tuple[str, str]:
+    def ended(self, job: str, seconds: float = math.inf) -> tuple[str, str]:
         """How a job ends, and what it says."""
         self.until(lambda: self.state(job) not in ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING"), seconds)
         return self.state(job), Path(f"job-{job}.txt").read_text()
 
     @staticmethod
-    def until(condition, seconds: float) -> None:
+    def until(condition, seconds: float = math.inf) -> None:
+        """Wait, however long a slow machine takes: what never comes is pytest-timeout's affair, and `seconds` are for what has to be quick."""
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, "waited in vain"

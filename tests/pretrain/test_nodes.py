@@ -1,6 +1,7 @@
 """A training on several nodes: torchrun's agents in folders of their own, and saves that are sent elsewhere."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -73,7 +74,8 @@ def same(name: str, expected: dict[str, torch.Tensor]) -> None:
         torch.testing.assert_close(value, expected[key], atol=2e-5, rtol=1e-3, msg=lambda text, key=key: f"{key}: {text}")
 
 
-def until(condition: Callable[[], bool], seconds: float) -> None:
+def until(condition: Callable[[], bool], seconds: float = math.inf) -> None:
+    """Wait, however long a slow machine takes: what never comes is pytest-timeout's affair, and `seconds` are for what has to be quick."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -139,7 +141,7 @@ def test_two_hosts_train_as_one_process(project, two, names):
     write_params(**SETTINGS, run=nodes(0) | {"rendezvous": {"head": two.head, "wait": 120}})
     other = another(project)
     head, node = two.begin("one"), two.begin("two")
-    until(lambda: head.poll() is not None and node.poll() is not None, 120)
+    until(lambda: head.poll() is not None and node.poll() is not None)
     assert (head.returncode, node.returncode) == (0, 0), said(project) + said(other)
     assert f"joined pretrain@gpt of {two.head}" in said(other)
     same("gpt", alone)
@@ -156,10 +158,10 @@ def test_a_host_is_cut_off(project, two, name):
     until_saved(6, project, other, head, node)
     two.hosts.lose(name)
     if name == "one":
-        until(lambda: f"{two.head} went away; waits for it" in said(other), 60)
+        until(lambda: f"{two.head} went away; waits for it" in said(other))
         two.hosts.add("one")
         head = two.begin("one")
-    until(lambda: head.poll() is not None and node.poll() is not None, 120)
+    until(lambda: head.poll() is not None and node.poll() is not None)
     assert head.returncode == 0 and (name == "two" or node.returncode == 0), said(project) + said(other)
     assert "resumed at step" in said(project), said(project)
     same("gpt", alone)
@@ -174,7 +176,7 @@ def until_saved(step: int, project: Path, other: Path, *nodes: subprocess.Popen)
             torch.load(last, weights_only=False)["global_step"] >= step for last in project.glob(".sesame/checkpoints/gpt-*/last.ckpt")
         )
 
-    until(saved, 500)
+    until(saved)
 
 
 @pytest.mark.cluster
@@ -213,7 +215,7 @@ def test_a_node_that_joins_later_is_taken_in(project):
         with joining(other, port) as node:
             until_saved(6, project, other, head, node)
             node.kill()
-        until(lambda: "resumed at step" in said(project), 60)
+        until(lambda: "resumed at step" in said(project))
         with joining(other, port) as node:
             assert (head.wait(), node.wait()) == (0, 0), said(project) + said(other)
     assert said(project).count("resumed at step") >= 2, said(project)
@@ -482,7 +484,7 @@ def test_killed_here_and_resumed_elsewhere(project, start, kind, monkeypatch):
     with bucket(monkeypatch) if kind == "s3" else nullcontext(str(project.parent / f"{project.name}-store")) as address:
         write_params(**settings, run={"checkpoints_to": address, "send_seconds": 0.001})
         child = start("-m", "components.pretrain", "gpt")
-        until(lambda: any(path.endswith(".tar") for path in stored(address)), 60)
+        until(lambda: any(path.endswith(".tar") for path in stored(address)))
         os.killpg(child.pid, signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
         other = another(project)

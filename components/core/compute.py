@@ -41,3 +41,8 @@ def precision(setting: str, accelerator: str) -> str:
         return "bf16-mixed" if torch.cuda.is_bf16_supported() else "32-true"
     flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     return "bf16-mixed" if "avx512_bf16" in flags or "amx_bf16" in flags else "32-true"
+
+
+def full_precision(x: torch.Tensor) -> torch.autocast:
+    """A block whose products are in 32 bits, whatever the training's precision; `meta` has no autocast, and takes the CPU's."""
+    return torch.autocast("cuda" if x.is_cuda else "cpu", enabled=False)

@@ -3,7 +3,6 @@
 A kind knows the task, not the model: a method's outputs are `(inputs, outputs)`, or `(inputs, length, outputs)` with `per_token`.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss
 
 from components import params
-from components.core.words import MARKS
 from components.finetune.data import Batch, Encoded, join
 from components.tasks import Example
 from components.text.tokenizer import Tokenizer
@@ -167,24 +165,6 @@ class Choice(Kind):
         return [data.notes[i][choice] for i, choice in zip(batch.index, best, strict=True)]
 
 
-CONTINUES = re.compile(rf"[{MARKS}\u1160-\u11ff\uff9e\uff9f]+")
-"""What is one character with the code point before it: combining marks, vowels and finals of Hangul, marks of narrow kana."""
-
-
-def whole_characters(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Stretch tokens' spans in a text over the code points that continue their last character and that no token has.
-
-    Where `tokenizers` composes marks or leaves them out, no token has their place: `cafe` of a decomposed `café`.
-    """
-    starts = {first for first, _ in spans}
-
-    def end(first: int, last: int) -> int:
-        continued = CONTINUES.match(text, last) if last > first else None
-        return next((i for i in range(last, continued.end()) if i in starts), continued.end()) if continued else last
-
-    return [(first, end(first, last)) for first, last in spans]
-
-
 class Extraction(Kind):
     """A span of text_b, given by its first and last token (Devlin et al. 2019, section 4.2)."""
 
@@ -201,7 +181,7 @@ class Extraction(Kind):
         data = Encoded([], [], [])
         for a, (b, offsets), example in zip(first, second, examples, strict=True):
             row = join(tokens, a, b, self.recipe.max_length, self.task.cut)
-            kept = whole_characters(example.text_b, offsets[: row.second])
+            kept = offsets[: row.second]
             data.texts.append([row.ids])
             data.segments.append([row.segments])
             data.cut += row.first < len(a) or row.second < len(b)

@@ -60,7 +60,7 @@ class LanguageModel(nn.Module, ABC):
 
         A family whose last layer is cheaper for some tokens than for all computes it for these alone.
         """
-        return self(ids, lengths, segment_ids)[torch.arange(len(ids), device=ids.device)[:, None], positions]
+        return gather_positions(self(ids, lengths, segment_ids), positions)
 
     def at_holes(self, ids: Tensor, lengths: Tensor, positions: Tensor, holes: Tensor) -> Tensor:
         """Return the states from which `logits` predicts hidden tokens: ids (batch, length); holes (batch, length) bool,
@@ -83,3 +83,8 @@ class LanguageModel(nn.Module, ABC):
         if self.stack in path:  # the list of layers may be in a submodule, as in each of ELMo's two models
             return int(path[path.index(self.stack) + 1]) + 1
         return self.num_layers + 1
+
+
+def gather_positions(hidden: Tensor, positions: Tensor) -> Tensor:
+    """hidden (..., length, width), positions (..., targets) -> (..., targets, width)."""
+    return hidden.gather(-2, positions[..., None].expand(*positions.shape, hidden.shape[-1]))

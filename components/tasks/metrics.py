@@ -18,7 +18,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from components import params
 from components.core.errors import SesameError
-from components.core.words import HAN, OTHERS, WORD, characters_apart
+from components.core.words import HAN, NON_JOINER, OTHERS, WORD, ZERO_WIDTH, characters_apart
 from components.tasks import Example
 
 Metric = Callable[[params.Task, list[Example], list], float | None]
@@ -77,7 +77,7 @@ def _correlation(function: Callable) -> Metric:
     return correlation
 
 
-INVISIBLE = re.compile("[\u200b\u200c\u200e\u200f\ufeff]")
+INVISIBLE = re.compile(f"[{ZERO_WIDTH}{NON_JOINER}]")
 """Zero-width characters, but the joiner: between the parts of a Persian word, or marks of a direction."""
 
 

@@ -353,13 +353,14 @@ def test_dropout_drops_its_share_and_repeats_with_the_seed():
 
 @pytest.mark.parametrize("changes", [
     {}, {"norm_first": True, "positions": "rotary"}, {"positions": "relative"}, {"positions": "alibi", "shared_layers": "all"},
-    {"num_layers": 1, "positions": "sinusoidal"},
+    {"num_layers": 1, "positions": "sinusoidal"}, {"name": "deberta"}, {"name": "deberta", "mask_decoder": False, "position_buckets": 8},
 ])  # fmt: skip
 @pytest.mark.parametrize("padded", [True, False])
 def test_the_last_layer_for_some_tokens_alone(tokens, ids, changes, padded):
     """Its outputs and all gradients are those of the layer over the whole text."""
     torch.manual_seed(0)
-    model = store.build(EncoderArchitecture(name="encoder", **SIZES | {"dropout": 0.0} | changes), tokens)
+    family = DebertaArchitecture if changes.get("name") else EncoderArchitecture
+    model = store.build(family(**{"name": "encoder"} | SIZES | {"dropout": 0.0} | changes), tokens)
     batch, lengths = ids if padded else (ids[0], torch.full((3,), ids[0].shape[1]))
     positions = torch.tensor([[0, 6, 3, 3], [12, 1, 0, 5], [6, 2, 4, 0]])
     weights, results = torch.randn(3, 4, 16), {}
@@ -373,3 +374,4 @@ def test_the_last_layer_for_some_tokens_alone(tokens, ids, changes, padded):
     assert results["whole"].keys() == results["alone"].keys()
     for name, expected in results["whole"].items():
         torch.testing.assert_close(results["alone"][name], expected, atol=1e-5, rtol=1e-4, msg=name)
+    assert model.at(batch, lengths, None, positions[:, :0]).shape == (3, 0, 16), "a batch without a target"

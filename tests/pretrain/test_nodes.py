@@ -75,7 +75,7 @@ def same(name: str, expected: dict[str, torch.Tensor]) -> None:
 
 
 def until(condition: Callable[[], bool], seconds: float = math.inf) -> None:
-    """Wait, however long a slow machine takes: what never comes is pytest-timeout's affair, and `seconds` are for what has to be quick."""
+    """Wait, as long as pytest-timeout lets a slow machine; `seconds` are for what has to be quick."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"

@@ -10,11 +10,11 @@ from lightning import Fabric
 from torch import Tensor, nn
 
 from components import params
+from components.core.compute import full_precision
 from components.core.errors import SesameError
 from components.core.flops import flop_counter
 from components.finetune.data import Batch, Encoded, Texts, batches, padded
 from components.finetune.prompts import PromptedKind, Tokens, add_example, answer_states
-from components.models.common.heads import full_precision
 from components.models.contract import LanguageModel
 from components.tasks import Example
 from components.text.tokenizer import Tokenizer

@@ -5,13 +5,9 @@ from torch import Tensor, nn
 from torch.nn.functional import batch_norm, layer_norm
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from components.core.compute import full_precision
 from components.models.common.dropout import Dropout
 from components.models.common.transformer import length_mask
-
-
-def full_precision(x: Tensor) -> torch.autocast:
-    """A block whose products are in 32 bits, whatever the training's precision."""
-    return torch.autocast("cuda" if x.is_cuda else "cpu", enabled=False)
 
 
 def scores(output: nn.Module, x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from components.models.common.config import Activation, TransformerArchitecture
 from components.models.common.dropout import Dropout, dropout
 from components.models.common.positions import Positions
+from components.models.contract import gather_positions
 
 
 def norm(config: TransformerArchitecture, width: int | None = None) -> nn.Module:
@@ -92,13 +93,13 @@ class SelfAttention(nn.Module):
         query, key, value = heads.permute(2, 0, 3, 1, 4)  # each (batch, heads, length, head)
         query, key = positions.rotate(query), positions.rotate(key)
         if only is not None:
-            query, length = gather_positions(query, only[:, None].expand(-1, self.num_heads, -1)), only.shape[1]
+            query = gather_positions(query, only[:, None].expand(-1, self.num_heads, -1))
             if mask is not None and mask.shape[2] > 1:  # a row for each query
                 mask = gather_positions(mask.expand(batch, -1, -1, -1), only[:, None].expand(-1, mask.shape[1], -1))
         if mask is not None and mask.dtype != torch.bool:
             mask = mask.to(query.dtype)
         attended = attention(query, key, value, mask, causal and mask is None, self.dropout if self.training else 0.0)
-        return self.output(attended.transpose(1, 2).reshape(batch, length, -1))
+        return self.output(attended.transpose(1, 2).flatten(2))
 
 
 class TransformerBlock(nn.Module):
@@ -124,11 +125,6 @@ class TransformerBlock(nn.Module):
             return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         x = self.attention_norm(residual + self.dropout(self.attention(x, mask, causal, positions, only)))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
-
-
-def gather_positions(hidden: Tensor, positions: Tensor) -> Tensor:
-    """hidden (..., length, width), positions (..., targets) -> (..., targets, width)."""
-    return hidden.gather(-2, positions[..., None].expand(*positions.shape, hidden.shape[-1]))
 
 
 def initialise(module: nn.Module, std: float = 0.02) -> None:

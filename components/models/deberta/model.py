@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from components.models.common.dropout import Dropout
 from components.models.common.masked import MaskedLanguageModel
 from components.models.common.transformer import attention, feed_forward, initialise, length_mask, norm
+from components.models.contract import gather_positions
 from components.models.deberta.config import DebertaArchitecture
 from components.text.tokenizer import Tokenizer
 
@@ -42,14 +43,16 @@ class DisentangledAttention(nn.Module):
         return x.unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)
 
     def forward(self, x: Tensor, queries: Tensor, mask: Tensor | None, relative: Tensor, index: Tensor) -> Tensor:
-        """x (batch, length, hidden), the keys and values; queries of the same shape; mask (batch, 1, 1, length);
-        relative (positions, hidden), vectors of relative positions; index (length, length), the relative position of each pair."""
+        """x (batch, length, hidden), the keys and values; queries (batch, targets, hidden); mask (batch, 1, 1, length);
+        relative (positions, hidden), vectors of relative positions; index (batch or 1, 1, targets, length), the relative
+        position of each query to each key."""
         query, key, value = self._heads(self.query(queries)), self._heads(self.key(x)), self._heads(self.value(x))
         position_key = self._heads((self.position_key or self.key)(relative))  # (heads, positions, hidden / heads)
         position_query = self._heads((self.position_query or self.query)(relative))
         query = query * 3**-0.5  # each of the three scores that are added up is scaled by a third
-        to_position = (query @ position_key.transpose(1, 2)).gather(3, index.expand(*query.shape[:2], -1, -1))
-        from_position = (key @ position_query.transpose(1, 2) * 3**-0.5).gather(3, index.T.expand(*key.shape[:2], -1, -1)).transpose(2, 3)
+        index = index.expand(*query.shape[:2], -1, -1)
+        to_position = (query @ position_key.transpose(1, 2)).gather(3, index)
+        from_position = (key @ position_query.transpose(1, 2) * 3**-0.5).gather(3, index.transpose(2, 3)).transpose(2, 3)
         bias = (to_position + from_position) * query.shape[3] ** -0.5
         if mask is not None:
             bias = bias.masked_fill(~mask, -torch.inf)
@@ -98,36 +101,55 @@ class Deberta(MaskedLanguageModel):
         initialise(self)
 
     def _relative(self, length: int) -> tuple[Tensor, Tensor]:
-        """Return the vectors of the relative positions in a text of this length, (positions, hidden), and the index of each pair's."""
+        """Return the vectors of the relative positions in a text of this length, (positions, hidden), and the index of each
+        pair's, (1, 1, length, length)."""
         distance = distances(length, self.config.position_buckets, self.farthest, self.relative_embedding.weight.device)
         index = (distance + self.span).clamp(0, 2 * self.span - 1)
         # with buckets all vectors, since their number for a length has no simple formula; else those that occur
         first, last = 0, 2 * self.span
         if not self.config.position_buckets:
             first, last = max(0, self.span - length), min(2 * self.span, self.span + length)
-        return self.relative_norm(self.relative_embedding.weight[first:last]), index - first
+        return self.relative_norm(self.relative_embedding.weight[first:last]), (index - first)[None, None]
 
-    def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
-        """ids, segment_ids (batch, length); lengths (batch,) -> the embedding and every layer's output, each (batch, length, hidden)."""
+    def _below(
+        self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None
+    ) -> tuple[list[Tensor], Tensor | None, Tensor, Tensor]:  # fmt: skip
+        """Return the states below the last layer, each (batch, length, hidden), and mask, vectors and index of its attention."""
         x = self.token_embedding(ids)
         if self.segment_embedding is not None:
             x = x + self.segment_embedding(torch.zeros_like(ids) if segment_ids is None else segment_ids)
         states = [self.dropout(self.embedding_norm(x))]
-        mask, relative = length_mask(lengths, ids.shape[1]), self._relative(ids.shape[1])
-        for block in self.blocks:
-            states.append(block(states[-1], states[-1], mask, *relative))
-        return states
+        mask, (relative, index) = length_mask(lengths, ids.shape[1]), self._relative(ids.shape[1])
+        for block in self.blocks[:-1]:
+            states.append(block(states[-1], states[-1], mask, relative, index))
+        return states, mask, relative, index
 
-    def forward(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
-        """Return the output of the decoder, or without one of the last layer, (batch, length, hidden)."""
-        states = self.layers(ids, lengths, segment_ids)
+    def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
+        """ids, segment_ids (batch, length); lengths (batch,) -> the embedding and every layer's output, each (batch, length, hidden)."""
+        states, *relations = self._below(ids, lengths, segment_ids)
+        return [*states, self.blocks[-1](states[-1], states[-1], *relations)]
+
+    def forward(
+        self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None, positions: Tensor | None = None
+    ) -> Tensor:  # fmt: skip
+        """Return the output of the decoder, or without one of the last layer, (batch, length, hidden); with positions
+        (batch, targets) those tokens', (batch, targets, hidden), for which alone the last layer is computed."""
+        (*_, below), mask, relative, index = self._below(ids, lengths, segment_ids)
+        queries = below
+        if positions is None:
+            positions = torch.arange(ids.shape[1], device=ids.device)
+        else:
+            queries = gather_positions(below, positions)
+            index = gather_positions(index.expand(len(ids), -1, -1, -1), positions[:, None])
         if self.position_embedding is None:
-            return states[-1]
-        below, mask, relative = states[-2], length_mask(lengths, ids.shape[1]), self._relative(ids.shape[1])
-        queries = below + self.position_embedding.weight[: ids.shape[1]]
-        for _ in range(2):
-            queries = self.blocks[-1](below, queries, mask, *relative)
+            return self.blocks[-1](below, queries, mask, relative, index)
+        queries = queries + self.position_embedding(positions)
+        for _ in range(2):  # the decoder is the last layer, twice (their code)
+            queries = self.blocks[-1](below, queries, mask, relative, index)
         return queries
+
+    def at(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None, positions: Tensor) -> Tensor:
+        return self(ids, lengths, segment_ids, positions)
 
 
 Model = Deberta

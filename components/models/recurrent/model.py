@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from components.core.compute import full_precision
 from components.core.errors import SesameError
 from components.models.common.dropout import dropout
 from components.models.common.reverse import reverse
@@ -63,8 +64,7 @@ class Recurrent(LanguageModel):
             weights[1] = dropout(weights[1], self.config.weight_dropout)
         lstm = isinstance(cell, nn.LSTM)
         state = state or (x.new_zeros(len(x), cell.hidden_size),) * (2 if lstm else 1)
-        # bf16 halves an LSTM's speed on a CPU; sizes are estimated on the meta device, which has no autocast
-        with torch.autocast("cuda" if x.is_cuda else "cpu", enabled=False):
+        with full_precision(x):  # bf16 halves an LSTM's speed on a CPU
             initial = tuple(tensor[None].float().contiguous() for tensor in state)
             # the function that the module calls, which accepts weights that are not parameters
             run = torch.lstm if lstm else torch.gru

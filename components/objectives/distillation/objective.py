@@ -14,8 +14,7 @@ from torch.nn.functional import cosine_similarity, kl_div
 
 from components import objectives
 from components.models import store
-from components.models.common.transformer import gather_positions
-from components.models.contract import LanguageModel
+from components.models.contract import LanguageModel, gather_positions
 from components.objectives.clm.objective import isolate
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract

@@ -61,13 +61,17 @@ class ReplacedTokens(Contract):
         with torch.no_grad():
             samples = sample_tokens(self.generator.logits(hidden), labels, model.training)
             filled = scatter_targets(ids, positions, samples, labels)
-        predicted = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
-        if self.config.learns in ("replaced_of_targets", "targets"):
-            predicted = scatter_targets(torch.zeros_like(ids), positions, torch.ones_like(positions), labels).bool()
+        inside = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
         if not self.detects:
-            hidden = model(filled, lengths, segment_ids)
-            losses["filled"] = score_tokens(model, hidden.flatten(0, 1), torch.where(predicted, original, IGNORED).flatten())
+            if self.config.learns == "targets":
+                hidden, wanted = model.at(filled, lengths, segment_ids, positions), labels
+            else:
+                hidden, wanted = model(filled, lengths, segment_ids), torch.where(inside, original, IGNORED)
+            losses["filled"] = score_tokens(model, hidden.flatten(0, 1), wanted.flatten())
             return losses, None
+        predicted = inside
+        if self.config.learns == "replaced_of_targets":
+            predicted = scatter_targets(torch.zeros_like(ids), positions, torch.ones_like(positions), labels).bool()
         replaced = (filled != original).float()  # a sampled token that equals the original is not replaced
         # the last layer, which fine-tuning reads, without a family's decoder of masked tokens
         logits = self.detector(model.top(filled, lengths, segment_ids))[:, :, 0].float()

@@ -2,8 +2,7 @@
 
 from torch import nn
 
-from components.models.common.transformer import gather_positions
-from components.models.contract import LanguageModel
+from components.models.contract import LanguageModel, gather_positions
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.batches import Tensors

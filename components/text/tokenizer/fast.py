@@ -1,12 +1,14 @@
 """The tokenizer of an imported checkpoint: `tokenizer.json`, read by the `tokenizers` library."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import tokenizers
 
 from components.core.errors import SesameError
+from components.core.words import MARKS
 
 FILE, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 BYTES_OF_PIECES = "bytes_behind_a_byte_of_pieces"
@@ -55,12 +57,15 @@ class FastTokenizer:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Return the ids of each text, without special tokens."""
-        return [ids for ids, _ in self.encode_offsets(texts)]
+        return [self._encoded(text).ids for text in texts]
 
     def encode_offsets(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Return the ids of each text, and for each id its characters in the text, (first, end)."""
-        encodings = (self.tokenizer.encode(text, add_special_tokens=False) for text in texts)  # a batch would use all cores
-        return [(encoding.ids, encoding.offsets) for encoding in encodings]
+        encodings = map(self._encoded, texts)
+        return [(encoding.ids, whole_characters(text, encoding.offsets)) for text, encoding in zip(texts, encodings, strict=True)]
+
+    def _encoded(self, text: str) -> tokenizers.Encoding:
+        return self.tokenizer.encode(text, add_special_tokens=False)  # one by one, since a batch would use all cores
 
     def decode(self, ids: list[int]) -> str:
         """Return the text of ids, without special tokens except mask and unknown."""
@@ -70,3 +75,21 @@ class FastTokenizer:
         """Copy the files to a folder."""
         for name in (FILE, SETTINGS):
             shutil.copy(self.folder / name, folder / name)
+
+
+CONTINUES = re.compile(rf"[{MARKS}\u1160-\u11ff\uff9e\uff9f]+")
+"""What is one character with the code point before it: combining marks, vowels and finals of Hangul, marks of narrow kana."""
+
+
+def whole_characters(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Stretch tokens' spans in a text over the code points that continue their last character and that no token has.
+
+    Where `tokenizers` composes marks or leaves them out, no token has their place: `cafe` of a decomposed `café`.
+    """
+    starts = {first for first, _ in spans}
+
+    def end(first: int, last: int) -> int:
+        continued = CONTINUES.match(text, last) if last > first else None
+        return next((i for i in range(last, continued.end()) if i in starts), continued.end()) if continued else last
+
+    return [(first, end(first, last)) for first, last in spans]

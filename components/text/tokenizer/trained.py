@@ -12,6 +12,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from components import params
 from components.core.storage import write_json
+from components.core.words import ZERO_WIDTH
 from components.stages.outputs import read_json
 from components.text.tokenizer.contract import CLS, SEP, SPECIALS, Tokenizer
 from components.text.tokenizer.fast import BYTES_OF_PIECES, FILE, SETTINGS, FastTokenizer
@@ -90,7 +91,7 @@ def _wordpiece(settings: params.Tokenizer, segments: Callable[[], Iterable[str]]
     tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]", continuing_subword_prefix=MARK))
     # without the library's cleaning, which has taken the non-joiner out of Persian words
     bert = normalizers.BertNormalizer(lowercase=settings.lowercase, strip_accents=False, clean_text=False)
-    no_width = normalizers.Replace(tokenizers.Regex(r"[\u200b\u200e\u200f\ufeff\p{Cc}]"), " ")
+    no_width = normalizers.Replace(tokenizers.Regex(rf"[{ZERO_WIDTH}\p{{Cc}}]"), " ")
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), no_width, bert])
     split_long_words = pre_tokenizers.Split(tokenizers.Regex(f".{{1,{LONGEST_WORD}}}"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer(), split_long_words])

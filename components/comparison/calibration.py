@@ -11,6 +11,8 @@ from components.tasks import Example
 
 BINS = 15
 """Of equal width, as in Guo et al. 2017."""
+IMPOSSIBLE = -1e9
+"""The logit of a label without training examples, in a model that knows only those that it has seen."""
 
 
 def probabilities(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
@@ -51,8 +53,13 @@ def evaluate(likely: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 def fitted_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     """The temperature with the highest likelihood of the labels; it changes no prediction (Guo et al. 2017, section 4.2).
 
-    Between .05 and 20: where all predictions are right, or carry no information, the likelihood has no maximum.
+    Between .05 and 20: where all predictions are right, or carry no information, the likelihood has no maximum. An example whose
+    label is IMPOSSIBLE is so at any temperature, and says nothing of it; without any other it is 1.
     """
+    possible = logits[np.arange(len(labels)), labels] > IMPOSSIBLE
+    logits, labels = logits[possible], labels[possible]
+    if not len(labels):
+        return 1.0
 
     def cross_entropy(log_temperature: float) -> float:
         return -float(np.mean(log_softmax(logits / np.exp(log_temperature), axis=1)[np.arange(len(labels)), labels]))

@@ -8,6 +8,7 @@ import getpass
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -219,6 +220,11 @@ def shortened(value: str) -> str:
     return f"{value[: LONGEST - 100]}... ({len(value):,} characters, md5 {hashlib.md5(value.encode()).hexdigest()})"
 
 
+def accepted(name: str) -> str:
+    """Put `_` where MLflow refuses a character of a name, as of a data file's suite `center_embed (mod)`."""
+    return re.sub(r"[^\w.\- :/]", "_", name)
+
+
 class Run:
     """A run in MLflow. With `run_id` None it records nothing."""
 
@@ -237,7 +243,7 @@ class Run:
 
         now, prefix = int(time.time() * 1000), "" if step is None else CURVES
         points = [
-            Metric(prefix + key, float(value), now, step or 0) for key, value in flatten(metrics).items()
+            Metric(prefix + accepted(key), float(value), now, step or 0) for key, value in flatten(metrics).items()
             if isinstance(value, int | float) and not isinstance(value, bool)
         ]  # fmt: skip
         for i in range(0, len(points), 1000):  # the most one call takes
@@ -247,7 +253,7 @@ class Run:
         """Log a nested dictionary as flattened parameters."""
         from mlflow.entities import Param
 
-        shown = [(key, shortened(without_secrets(str(value)))) for key, value in flatten(params).items()]
+        shown = [(accepted(key), shortened(without_secrets(str(value)))) for key, value in flatten(params).items()]
         for i in range(0, len(shown), 100):  # the most one call takes
             batch = shown[i : i + 100]
             self.attempt(lambda mlflow, batch=batch: mlflow.log_batch(self.id, params=[Param(key, value) for key, value in batch]))

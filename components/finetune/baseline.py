@@ -122,7 +122,7 @@ def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair:
 def label_logits(model: LogisticRegression, task: params.Task, features: sparse.csr_matrix) -> np.ndarray:
     """Log-probabilities of the task's labels, (examples, labels); a label without training examples stays impossible at any
     temperature."""
-    logits = np.full((features.shape[0], len(task.labels)), -1e9)
+    logits = np.full((features.shape[0], len(task.labels)), calibration.IMPOSSIBLE)
     logits[:, [task.labels.index(label) for label in model.classes_]] = model.predict_log_proba(features)
     return logits
 

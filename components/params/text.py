@@ -257,7 +257,7 @@ class Tokenizer(Block):
 
     @property
     def most_pieces(self) -> int:
-        """There are no more beside the sentinels."""
+        """There are no more beside the sentinels and, among bytes, the non-joiner of a text that has one."""
         return self.vocab_size or BYTES
 
     @property

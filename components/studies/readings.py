@@ -112,6 +112,7 @@ def labelled(all_params: params.Params, study: str) -> str:
         sizes = [card(Path("data/tasks", task))["train"]["rows"] for task in block.tasks]
         counts = sorted({recipe.epochs * min(most or size, size) for size in sizes})
         seen = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
+        seen = f"at most {seen}" if recipe.patience else seen  # training may end before its last epoch
         ancestor: str | None = variant
         while ancestor is not None:  # intermediate tasks can follow each other
             if block.variants[ancestor].by:

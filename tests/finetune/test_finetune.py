@@ -23,6 +23,7 @@ from components.finetune.methods.cosine import CosineHead
 from components.models import store
 from components.models.common.decomposable_attention import DecomposableAttentionHead
 from components.models.common.heads import BiLSTMAttentionHead, ConcatHead, MeanHead, OneLayer, PooledHead, ScalarMix
+from components.models.encoder.config import EncoderArchitecture
 from components.optimizers import factor
 from components.optimizers.adamw.config import AdamW
 from components.report import tables
@@ -354,6 +355,20 @@ def test_lower_layers_learn_slower_and_thaw_later(tokens, rows):
         pairs = [(name, a, b) for (name, a), b in zip(start.named_parameters(), trained.parameters(), strict=True)]
         assert all(torch.equal(a, b) for name, a, b in pairs if name.startswith(frozen)), (epochs, frozen)
         assert not all(torch.equal(a, b) for _, a, b in pairs)
+
+
+@pytest.mark.parametrize(("shared", "rates"), [
+    ({}, {"blocks.0.feed_forward.0.weight": 0.125, "blocks.3.feed_forward.0.weight": 1}),
+    ({"shared_layers": "all"}, {"blocks.0.feed_forward.0.weight": 1}),
+    ({"shared_layers": "all", "layer_groups": 2}, {"blocks.0.feed_forward.0.weight": 0.25, "blocks.2.feed_forward.0.weight": 1}),
+    ({"shared_layers": "attention"}, {"blocks.0.attention.output.weight": 1, "blocks.0.feed_forward.0.weight": 0.125}),
+])  # fmt: skip
+def test_what_layers_share_learns_with_the_last_of_them(shared, rates, tokens):
+    """ALBERT's one layer is the top one as well: it was tuned at the rate of the lowest, and unfrozen last."""
+    sizes = {"num_layers": 4, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 24}
+    model = store.build(EncoderArchitecture(name="encoder", **sizes, **shared), tokens)
+    assert {name: 0.5 ** (model.num_layers - model.depth(name)) for name in rates} == rates
+    assert model.depth("token_embedding.weight") == 0 and model.depth("pooler.0.weight") == 5
 
 
 def test_the_slanted_triangle():

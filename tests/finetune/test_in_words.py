@@ -18,11 +18,13 @@ from components import params, tasks
 from components.comparison import verdicts
 from components.core.errors import SesameError
 from components.core.tracking import Run
+from components.derive.checkpoints import pieces
 from components.finetune import __main__ as finetune
 from components.finetune import loop, methods
 from components.finetune.methods import in_context, text_to_text
 from components.finetune.prompts import sources_targets
 from components.models import store
+from components.models.decoder import hub
 from components.tasks import Example, metrics
 from components.text.tokenizer import CLS, SEP
 from components.text.tokenizer.fast import FastTokenizer
@@ -324,7 +326,7 @@ def test_a_choice_is_judged_by_the_mean_over_its_tokens(tokens):
         kind.encode([Example("3", "the dog", None, None, choices={"a": "", "b": "so"})], tokens)
 
 
-def test_the_examples_in_the_prompt_are_drawn_by_the_seed(tokens, rows, capsys):
+def test_the_examples_in_the_prompt_are_drawn_by_the_seed(tokens, rows, tmp_path, capsys):
     _, kind = build("decoder", tokens, task(), recipe("in_context", shots=3, max_length=60))
     said = []
     for seed in (1, 1, 2):
@@ -337,6 +339,13 @@ def test_the_examples_in_the_prompt_are_drawn_by_the_seed(tokens, rows, capsys):
         SesameError, match="max_length 30 leaves 3 tokens for each of 8 examples and the one to predict: raise it or lower shots"
     ):
         build("decoder", tokens, task(), recipe("in_context", shots=8, max_length=30))
+    with pytest.raises(SesameError, match="max_length 34 leaves 8 tokens"):  # no answer has a token left: each is worth 0 / 0
+        build("decoder", tokens, task("choice", metrics=["accuracy"]), recipe("in_context", shots=3, max_length=34))
+    pieces.write(tokens, hub, 64, tmp_path)
+    imported = FastTokenizer(tmp_path)  # of sentencepiece, as T5's: it makes a blank of a line break
+    _, kind = build("decoder", imported, task(), recipe("in_context", shots=3, max_length=60))
+    kind.prepare_inputs(rows, 1)
+    assert kind.context.count(SEP) == 3, "an example ends with something"
     _, kind = build("decoder", tokens, task(), recipe("in_context", shots=4, max_length=60))
     kind.prepare_inputs([Example(str(i), "the old dog sees the river " * 9, None, "yes") for i in range(4)], 1)
     encoded = kind.encode([Example("x", "a man " * 40, None, None)], tokens)

@@ -200,6 +200,20 @@ def test_the_ledger_is_asked_for_the_same_work(empty, monkeypatch):
     assert (told.seconds, told.source) == (44.0, HERE)  # the newest that read as many tokens; not the shorter one after it
 
 
+def test_a_name_that_mlflow_refuses_loses_no_figure(empty, monkeypatch):
+    """One of a data file, as a suite's: the run stayed RUNNING, without its cost."""
+    monkeypatch.setenv("SESAME_TRACKING", "")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{empty}/mlflow.db")
+    tracking.client.cache_clear()
+    with tracking.start("evaluate@gpt-regions", {}, {"suite (mod)": 1}) as run:
+        run.log({"suites": {"center_embed (mod)": 4, "reflexives": 3}})
+        run.log({"cost": {"seconds": 2.0}})
+    there = tracking.client().get_run(run.id)
+    tracking.client.cache_clear()
+    assert there.info.status == "FINISHED" and there.data.params == {"suite _mod_": "1"}
+    assert there.data.metrics == {"suites.center_embed _mod_": 4, "suites.reflexives": 3, "cost.seconds": 2}
+
+
 def stage(name: str, *upstream: str, resource: str | None = None) -> graph.Stage:
     return graph.Stage(name, upstream, "", graph.Meta(resource=resource))
 

@@ -56,6 +56,16 @@ def test_a_half_of_dev_does_not_see_its_own_labels(judged):
     assert (before["dev"][::2] == after["dev"][::2]).all() and (before["dev"][1::2] != after["dev"][1::2]).any()
 
 
+def test_a_label_that_training_has_not_seen_says_nothing_of_the_temperature(judged):
+    """One such example of dev made all probabilities nearly equal."""
+    logits, labels = judged
+    logits = np.column_stack([logits, np.full(len(logits), calibration.IMPOSSIBLE)])
+    seen, rare = calibration.fitted_temperature(logits, labels), labels.copy()
+    rare[0] = logits.shape[1] - 1
+    assert calibration.fitted_temperature(logits, rare) == pytest.approx(seen, rel=0.05)
+    assert calibration.fitted_temperature(logits[:1], rare[:1]) == 1
+
+
 def test_certainty_has_an_end():
     logits, labels = np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([0, 1])
     assert 0.05 <= calibration.fitted_temperature(logits, labels) < 0.06

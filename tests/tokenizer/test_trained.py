@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from components import objectives, params
 from components.core.tracking import Run
-from components.derive.checkpoints import export
+from components.derive.checkpoints import export, pieces
 from components.evaluations.minimal_pairs.alignment import word_of_tokens
 from components.finetune import kinds
 from components.finetune.data import Batch
@@ -40,13 +40,13 @@ def trained_on(texts: list[str], kind: str, folder: Path, monkeypatch) -> tokeni
     monkeypatch.chdir(folder)
     monkeypatch.setattr(tokenizer_stage.corpora, "read", lambda corpus, split: iter([texts * 30 + made_up]))
     raw = tiny_params()
-    raw["tokenizers"]["own"] = {"corpus": "tiny", "kind": kind, "vocab_size": 300}
+    raw["tokenizers"]["own"] = {"corpus": "tiny", "kind": kind} | ({} if kind == "bytes" else {"vocab_size": 300})
     raw["tokenizers"]["own"] |= {"byte_fallback": True, "character_coverage": 1.0} if kind in ("bpe", "unigram") else {}
     tokenizer_stage.train(params.check(raw), "own", Run(None))
     return tokenizer.load(folder / "data/tokenizers/own")
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram", "characters", *KINDS])
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "characters", "bytes", *KINDS])
 def test_persian_words_come_back_with_their_non_joiners(kind, tmp_path, monkeypatch):
     """Sentencepiece's rules make a blank of U+200C, the library's cleaning nothing: no model could write such a word."""
     own = trained_on(PERSIAN, kind, tmp_path, monkeypatch)
@@ -60,6 +60,25 @@ def test_persian_words_come_back_with_their_non_joiners(kind, tmp_path, monkeypa
     assert max(word_of_tokens(PERSIAN[0], spans)) == 3, "four words"
     [ids] = own.encode(["a\u200eb"])  # a mark of direction
     assert "\u200e" not in own.decode(ids) or kind == "byte_level_bpe"
+
+
+def test_a_non_joiner_takes_no_place_of_the_blank_among_bytes(tmp_path, monkeypatch):
+    """One in the text made three bytes of each blank, and `▁` of it in what is written."""
+    english = "The cat sat on the mat."
+    own = trained_on([english, PERSIAN[0]], "bytes", tmp_path, monkeypatch)
+    [ids] = own.encode([english])
+    assert own.decode(ids) == english and len(ids) == len(english) + 1
+    assert own.starts_word[ids].sum() == 6 and own.byte_lengths[ids].sum() == len(english) + 1
+    [(ids, spans)] = own.encode_offsets(["Кошка"])  # each byte has its character's span, as with other kinds
+    assert spans[1:] == [(i, i + 1) for i in range(5) for _ in range(2)] and max(word_of_tokens("Кошка", spans)) == 0
+
+
+@pytest.mark.parametrize("kind", ["bpe", "characters", "bytes"])
+def test_an_exported_tokenizer_keeps_the_non_joiners(kind, tmp_path, monkeypatch):
+    own = trained_on(PERSIAN, kind, tmp_path, monkeypatch)
+    fast = pieces.convert(own.path)
+    assert [fast.encode(text, add_special_tokens=False).ids for text in PERSIAN] == own.encode(PERSIAN)
+    assert [fast.decode(fast.encode(text).ids) for text in PERSIAN] == PERSIAN
 
 
 @pytest.mark.parametrize("kind", ["bpe", *KINDS])

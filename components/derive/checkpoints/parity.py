@@ -23,6 +23,7 @@ TEXTS = (
     "  two  spaces\tand a tab, then [MASK] and </s> as plain text ",
     "it 's a charming and often affecting journey .",
     "two\n\nparagraphs\r\n and ﾃﾞｰﾀ",
+    "من می\u200cخواهم، کتاب\u200cها",
     "",
 )
 

@@ -17,7 +17,6 @@ from components.finetune.data import Batch, Encoded, Texts, batches, padded
 from components.finetune.prompts import PromptedKind, Tokens, add_example, answer_states
 from components.models.contract import LanguageModel
 from components.tasks import Example
-from components.text.tokenizer import Tokenizer
 
 EMPTY = ("N/A", "[MASK]", "")
 """Texts without content (Zhao et al. 2021, section 5)."""
@@ -40,9 +39,10 @@ class InContextKind(PromptedKind):
         # a target has an end token, a text continues
         self.end = [tokens.suffix[-1]] if self.reads_source else []
         # between two examples: a line break, or the segment's end where the vocabulary has no line break
-        self.separator = tokens.suffix if isinstance(tokens, Tokenizer) else tokens.encode(["\n"])[0]
+        line_break = tokens.encode(["\n"])[0]
+        self.separator = line_break if "\n" in tokens.decode(line_break) else tokens.suffix
         self.shot_length = self.prompt_length // (self.recipe.shots + 1)
-        if self.shot_length < MIN_PROMPT:
+        if self.shot_length <= MIN_PROMPT:  # a token at least is the answer's
             raise SesameError(
                 f"max_length {self.recipe.max_length} leaves {self.shot_length} tokens for each of {self.recipe.shots} examples and the "
                 "one to predict: raise it or lower shots"

@@ -145,16 +145,17 @@ def length_mask(lengths: Tensor, length: int) -> Tensor | None:
     return None if unpadded else mask[:, None, None, :]
 
 
-def share(blocks: nn.ModuleList, names: Sequence[str], groups: int) -> None:
+def share(blocks: nn.ModuleList, names: Sequence[str], groups: int) -> int:
     """Make all layers of a group use these modules of its first layer, so that they are saved and trained once.
 
-    `groups` is at most the number of layers.
+    `groups` is at most the number of layers. Return the layers of a group.
     """
     size = max(1, len(blocks) // groups)
     for i, block in enumerate(blocks):
         for name in names if i % size else ():
             delattr(block, name)
             block.__dict__[name] = getattr(blocks[i - i % size], name)  # an attribute that torch does not register as a module
+    return size
 
 
 SUBLAYERS = {"attention": ("attention", "attention_norm"), "feed_forward": ("feed_forward", "feed_forward_norm")}

@@ -34,7 +34,8 @@ class Encoder(MaskedLanguageModel):
         self.embedding_projection = nn.Linear(embedding_size, size) if config.embedding_size else nn.Identity()
         self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.num_layers))
         kinds = {"none": (), "all": SUBLAYERS}.get(config.shared_layers, (config.shared_layers,))
-        share(self.blocks, [name for kind in kinds for name in SUBLAYERS[kind]], config.layer_groups)
+        self.shared = [name for kind in kinds for name in SUBLAYERS[kind]]
+        self.group = share(self.blocks, self.shared, config.layer_groups)
         self.final_norm = norm(config) if config.norm_first else nn.Identity()
         self.add_heads(config, tokens.vocab_size, embedding_size)
         initialise(self)
@@ -44,6 +45,12 @@ class Encoder(MaskedLanguageModel):
     ) -> Tensor:  # fmt: skip
         """-> (batch, length, hidden); with positions (batch, targets) those tokens' states, (batch, targets, hidden)."""
         return self.layers(ids, lengths, segment_ids, positions)[-1]
+
+    def depth(self, parameter: str) -> int:
+        """What layers share is as deep as the last of them, so that it learns, and is unfrozen, with the layers next to the head."""
+        depth, path = super().depth(parameter), parameter.split(".")
+        shared = path[0] == self.stack and path[2] in self.shared
+        return min(depth + self.group - 1, self.num_layers) if shared else depth
 
     def at(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None, positions: Tensor) -> Tensor:
         return self(ids, lengths, segment_ids, positions)

@@ -87,7 +87,8 @@ def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, nam
             sentence_iterator=segments,
             model_prefix=str(folder / "tokenizer"),
             model_type=SENTENCEPIECE[settings.kind],
-            vocab_size=settings.most_pieces,
+            # a vocabulary of bytes has no room to spare: what is kept would take the place of the blank
+            vocab_size=settings.most_pieces + (len(kept) if settings.kind == "bytes" else 0),
             character_coverage=settings.character_coverage,
             hard_vocab_limit=settings.kind not in ("characters", "bytes"),  # there may be fewer characters
             byte_fallback=settings.byte_fallback,

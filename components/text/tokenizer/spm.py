@@ -33,7 +33,17 @@ class SentencePieces(Tokenizer):
         return self.processor.encode(texts, num_threads=threads)
 
     def encode_offsets(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        return [(text["ids"], text["offsets"]) for text in self.processor.encode(texts, return_type="offset_mapping")]
+        encoded = self.processor.encode(texts, return_type="offset_mapping")
+        return [(text["ids"], self._of_whole_characters(text["ids"], text["offsets"])) for text in encoded]
+
+    def _of_whole_characters(self, ids: list[int], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Give each byte of a character its span: sentencepiece gives it to the last byte, and the others an empty one."""
+        spans = list(offsets)
+        for i in range(len(ids) - 2, -1, -1):
+            first, end = spans[i]
+            if first == end == spans[i + 1][0] and self.processor.is_byte(ids[i]):
+                spans[i] = spans[i + 1]
+        return spans
 
     def falls_back(self, i: int) -> bool:
         return self.processor.is_byte(i)

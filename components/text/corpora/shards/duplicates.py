@@ -15,6 +15,7 @@ import numpy as np
 from datatrove.pipeline.base import PipelineStep
 
 from components import params
+from components.text.corpora.cleaning import rows_of
 from components.text.corpora.shards import minhash
 from components.text.corpora.shards.steps import counts, dropped, first_documents, texts, words_in
 
@@ -31,7 +32,7 @@ def ranges(folder: Path, tasks: int) -> int:
 
 def bands(cleaning: params.Cleaning) -> int:
     """Number of bands of a signature."""
-    return minhash.PERMUTATIONS // minhash.rows_of(cleaning.near_duplicates)
+    return minhash.PERMUTATIONS // rows_of(cleaning.near_duplicates)
 
 
 def _in_range(keys: np.ndarray, number: int, of: int) -> np.ndarray:
@@ -101,7 +102,7 @@ class Sign(PipelineStep):
 
     def run(self, data=None, rank: int = 0, world_size: int = 1) -> None:
         (target := self.folder / "sign").mkdir(exist_ok=True)
-        rows, shortest = minhash.rows_of(self.cleaning.near_duplicates), self.cleaning.near_duplicates_min_words
+        rows, shortest = rows_of(self.cleaning.near_duplicates), self.cleaning.near_duplicates_min_words
         duplicates, signed, group = set(dropped(self.folder, "exact", rank).tolist()), [], []
         with (target / f"{rank:05}.bin").open("wb") as file:
             for number, raw in enumerate(texts(self.folder / "clean" / f"{rank:05}.txt")):
@@ -131,7 +132,7 @@ class Candidates(PipelineStep):
 
     def __init__(self, folder: Path, tasks: int, threshold: float):
         super().__init__()
-        self.folder, self.tasks, self.rows = folder, tasks, minhash.rows_of(threshold)
+        self.folder, self.tasks, self.rows = folder, tasks, rows_of(threshold)
 
     def run(self, data=None, rank: int = 0, world_size: int = 1) -> None:
         (target := self.folder / "candidates").mkdir(exist_ok=True)
@@ -164,7 +165,7 @@ class Verify(PipelineStep):
 
     def __init__(self, folder: Path, threshold: float):
         super().__init__()
-        self.folder, self.threshold, self.rows = folder, threshold, minhash.rows_of(threshold)
+        self.folder, self.threshold, self.rows = folder, threshold, rows_of(threshold)
 
     def run(self, data=None, rank: int = 0, world_size: int = 1) -> None:
         (target := self.folder / "verify").mkdir(exist_ok=True)

@@ -17,8 +17,6 @@ GROUP = 1 << 16
 """Documents whose signatures are stored together, band by band, so that a band of a shard is read without the others."""
 PIECE = 1 << 15
 """Bytes of a text that are hashed at once, up to the end of a word."""
-FOUND = 0.9
-"""Share of the pairs at the threshold that is compared at least; of more similar pairs it is nearly all."""
 _DRAW = np.random.RandomState(1)  # gives the same numbers in every version of numpy
 _WORD = np.array([1 + 2 * int(number) for number in _DRAW.randint(0, 2**62, SHINGLE)], np.uint64)
 _TIMES = np.array([1 + 2 * int(number) for number in _DRAW.randint(0, 2**31, PERMUTATIONS)], np.uint32)[:, None]
@@ -91,13 +89,6 @@ def signature(words: bytes) -> np.ndarray:
         values *= _TIMES
         np.minimum(smallest, values.min(1), out=smallest)
     return smallest.astype(np.uint16)
-
-
-def rows_of(threshold: float) -> int:
-    """Rows of a band, of the 128 numbers. Documents that agree in a whole band are compared: with more rows fewer are compared and more
-    pairs at the threshold are missed (Leskovec et al., Mining of Massive Datasets, section 3.4)."""
-    found = {rows: 1 - (1 - threshold**rows) ** (PERMUTATIONS // rows) for rows in (16, 8, 4, 2, 1)}
-    return next((rows for rows, share in found.items() if share >= FOUND), 1)
 
 
 def band_keys(numbers: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ BREAKS = re.compile("[\n\x0b\x1c-\x1f\u2028\u2029]")
 """White space that would begin another segment, or that ftfy removes from between two words."""
 SHINGLE = 5
 PERMUTATIONS = 128
-FOUND = 0.9
+RECALL = 0.9
 """Share of the pairs at the threshold that is compared at least; of more similar pairs it is nearly all."""
 
 
@@ -91,10 +91,10 @@ def _repaired(segment: str) -> str:
 
 
 def rows_of(threshold: float) -> int:
-    """Rows of a band, of the 128 numbers. Documents that agree in a whole band are compared: with more rows fewer are compared and more
-    pairs at the threshold are missed (Leskovec et al., Mining of Massive Datasets, section 3.4)."""
-    found = {rows: 1 - (1 - threshold**rows) ** (PERMUTATIONS // rows) for rows in (16, 8, 4, 2, 1)}
-    return next((rows for rows, share in found.items() if share >= FOUND), 1)
+    """Return the rows of a band, of the 128 numbers. Documents that agree in a whole band are compared: with more rows fewer
+    are compared and more pairs at the threshold are missed (Leskovec et al., Mining of Massive Datasets, section 3.4)."""
+    recall = {rows: 1 - (1 - threshold**rows) ** (PERMUTATIONS // rows) for rows in (16, 8, 4, 2, 1)}
+    return next((rows for rows, share in recall.items() if share >= RECALL), 1)
 
 
 def digest_of(text: str) -> bytes:

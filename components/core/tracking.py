@@ -9,16 +9,12 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -182,33 +178,6 @@ def _dvc_inputs(address: str) -> list:
     return [DatasetInput(dataset, tags) for dataset in datasets]
 
 
-REQUIREMENTS = (
-    "torch", "safetensors", "sentencepiece", "tokenizers", "numpy", "pandas", "pydantic", "ruamel.yaml", "filelock", "mlflow",
-    "cloudpickle",
-)  # fmt: skip
-"""Packages needed to load and use a model."""
-
-
-def log_model(run_id: str, folder: Path, name: str, **options: str):
-    """Log a model of data/models with the code to load it, which then needs only packages and no checkout."""
-    import mlflow
-
-    from components.notebook import served
-
-    # without the `+cpu` of a build, which is on no package index
-    requirements = [f"{package}=={version(package).partition('+')[0]}" for package in REQUIREMENTS]
-    package = Path(__file__).parents[1]
-    with (
-        warnings.catch_warnings(), tempfile.TemporaryDirectory() as code, mlflow.start_run(run_id=run_id, log_system_metrics=False),
-    ):  # fmt: skip
-        warnings.simplefilter("ignore")  # MLflow recommends type hints, and an example next to the signature
-        shutil.copytree(package, Path(code, package.name), ignore=shutil.ignore_patterns("__pycache__", "*.schema.json"))
-        return mlflow.pyfunc.log_model(
-            name=name, python_model=str(Path(served.__file__)), artifacts={"model": str(folder)},
-            code_paths=[str(Path(code, package.name))], pip_requirements=requirements, signature=served.SIGNATURE, **options,
-        )  # fmt: skip
-
-
 LONGEST = 6000
 """Characters of a parameter that MLflow stores."""
 
@@ -280,7 +249,13 @@ class Run:
 
     def model(self, folder: Path, name: str) -> None:
         """Store a model of data/models, which `mlflow.pyfunc.load_model("runs:/<id>/<name>")` loads anywhere."""
-        self.attempt(lambda _: log_model(self.id, folder, name))
+
+        def log(_) -> None:
+            from components.notebook.logged import log_model  # takes a second
+
+            log_model(self.id, folder, name)
+
+        self.attempt(log)
 
     @contextmanager
     def child(self, name: str, tags: dict[str, str], params: dict) -> Iterator["Run"]:

@@ -1,4 +1,4 @@
-"""A model of data/models as an MLflow model: `components.core.tracking` logs this file with the code it imports."""
+"""A model of data/models as an MLflow model: `components.notebook.logged` logs this file with the code it imports."""
 
 from pathlib import Path
 

@@ -9,6 +9,7 @@ from components import params
 from components.core import tracking
 from components.core.errors import SesameError
 from components.models import store
+from components.notebook.logged import log_model
 from components.studies import tables
 from components.studies.folders import LAST, weights_folder
 
@@ -66,6 +67,6 @@ def _register(study: str, chosen: Champion) -> int:
         if run.id is None:
             raise SesameError("MLflow records nothing here (SESAME_TRACKING=off, or it can't be reached): no champion without it")
         run.log({"dev_mean": chosen.score})
-        logged = tracking.log_model(run.id, chosen.folder, f"{study}-{chosen.variant}", registered_model_name=registered_name(study))
+        logged = log_model(run.id, chosen.folder, f"{study}-{chosen.variant}", registered_model_name=registered_name(study))
     client.set_registered_model_alias(registered_name(study), "champion", logged.registered_model_version)
     return logged.registered_model_version

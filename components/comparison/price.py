@@ -87,5 +87,7 @@ def short(value: float) -> str:
 
 
 def ratio(ours: float, theirs: float) -> str:
-    """`1/20,200 of`, `3.20 times`."""
+    """`1/20,200 of`, `3.20 times`, `none of`."""
+    if not ours:  # of the sun, or where no power was measured
+        return "none of"
     return f"{short(ours / theirs)} times" if ours >= theirs else f"1/{short(theirs / ours)} of"

@@ -103,9 +103,16 @@ def results(name: str) -> str:
 
 
 def _cost(name: str) -> str:
-    """A sentence on the cost of a study's pre-trainings."""
+    """A sentence on the cost of a study's pre-trainings. A row has the seconds of all that its models were trained on, and
+    those of the variant that they began with are its own row's."""
     config = declared()
-    hours = sum(float(row["seconds"]) * int(row["n"]) for row in rows(f"studies/{name}") if row["milestone"] == LAST) / 3600
+    study = config.studies[name]
+    seconds = {
+        row["variant"]: float(row["seconds"]) * int(row["n"])
+        for row in rows(f"studies/{name}") if row["milestone"] == LAST and not study.variants[row["variant"]].only_tuned
+    }  # fmt: skip
+    before = (params.begun_by(study, variant) for variant in seconds)
+    hours = (sum(seconds.values()) - sum(seconds[start] for start in before if start)) / 3600
     tried = figures_of(name).get("learning_rates", {})
     hours += sum(of_variant["seconds"] for of_variant in tried.values()) / 3600
     kwh, usd = config.energy.pue * hours * config.energy.watts_per_core / 1000, hours * config.price.core_hour.on_demand

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from unicodedata import normalize
 
 import sacrebleu
 import torch
@@ -19,7 +18,7 @@ from components.core.tracking import Run
 from components.generate import novelty, writing
 from components.generate.word_by_word import WordByWord
 from components.stages import stage
-from components.tasks.metrics import bleu_tokens
+from components.tasks.metrics import as_tokenizers_write, bleu_tokens
 from components.text import corpora, encode
 from components.text.sources.parallel import translations
 from components.text.tokenizer import SEP
@@ -125,9 +124,9 @@ def score(
 ) -> dict[str, dict[str, float]]:  # fmt: skip
     """BLEU (Papineni et al. 2002) and chrF (Popović 2015) of all texts together, in per cent, with sacrebleu (Post 2018). For two systems,
     the baseline first, also half the width of their 95 % intervals over the texts, and the p-value of their difference (Koehn 2004).
-    Texts are compared in NFKC, which tokenizers write."""
-    systems = {system: [normalize("NFKC", text) for text in texts] for system, texts in systems.items()}
-    references = [normalize("NFKC", text) for text in references]
+    Texts are compared as tokenizers write them."""
+    systems = {system: list(map(as_tokenizers_write, texts)) for system, texts in systems.items()}
+    references = list(map(as_tokenizers_write, references))
     options = {"lowercase": lowercase, "references": [references]}
     metrics = {"BLEU": sacrebleu.BLEU(tokenize=bleu_tokens(references), **options), "chrF2": sacrebleu.CHRF(**options)}
     names = {"BLEU": "bleu", "chrF2": "chrf"}

@@ -10,9 +10,7 @@ from matplotlib.ticker import NullFormatter
 
 from components import params
 from components.comparison.plots import styles
-from components.core.frames import read_csv
-from components.studies.folders import LAST, transferred_folder
-from components.studies.tables import pretrained, seeds, variants
+from components.studies.tables import pretrained, scored_by_all
 
 GROUPS = ("phenomenon", "group", "label")
 """Columns of an evaluation's items that divide them into groups; the first that is there counts."""
@@ -25,28 +23,27 @@ COLUMNS = 4
 def by_group(all_params: params.Params, study: str) -> pd.DataFrame:
     """One row per evaluation, group, variant and milestone, with the mean and deviation of the score over seeds.
 
-    Evaluations without groups, and groups with fewer than `MIN_ITEMS` items, have no rows.
+    The score is over the items that all runs could read, with their weights: within a phenomenon, too, each paradigm counts
+    the same. Evaluations without groups, and groups with fewer than `MIN_ITEMS` of these items, have no rows.
     """
     block, rows = all_params.studies[study], []
-    for variant in variants(all_params, study):
-        for milestone in (*map(str, block.milestones), LAST):
+    for evaluation in block.evaluations:
+        items, weights, runs = scored_by_all(all_params, study, evaluation)
+        column = next((name for name in GROUPS if name in items), None)
+        if column is None:
+            continue
+        groups = {group: (items[column] == group).to_numpy() for group in items[column].dropna().unique()}
+        for (variant, milestone), scores in runs.items():
             figures = pretrained(all_params, study, variant, milestone)
             cost = {key: float(np.mean([figure[key] for figure in figures])) for key in ("tokens", "flops")}
-            for evaluation in block.evaluations:
-                folders = [
-                    transferred_folder(member) / evaluation / milestone for member in seeds(all_params, study, variant)
-                ]
-                tables = [read_csv(folder / "items.csv").dropna(subset="score") for folder in folders]
-                column = next((name for name in GROUPS if name in tables[0]), None)
-                if column is None:
+            for group, inside in groups.items():
+                if inside.sum() < MIN_ITEMS:
                     continue
-                scores = pd.DataFrame([table.groupby(column, sort=False)["score"].mean() for table in tables])
-                for group, items in tables[0].groupby(column, sort=False).size().items():
-                    if items >= MIN_ITEMS:
-                        about = {"evaluation": evaluation, "group": group, "variant": variant, "milestone": milestone}
-                        deviation = float(scores[group].std()) if len(scores) > 1 else None
-                        score = {"items": int(items), "mean": float(scores[group].mean()), "std": deviation}
-                        rows.append(about | cost | score)
+                of_runs = np.average(scores[:, inside], axis=1, weights=weights[inside])
+                about = {"evaluation": evaluation, "group": group, "variant": variant, "milestone": milestone}
+                deviation = float(of_runs.std(ddof=1)) if len(of_runs) > 1 else None
+                score = {"items": int(inside.sum()), "mean": float(of_runs.mean()), "std": deviation}
+                rows.append(about | cost | score)
     return pd.DataFrame(rows)
 
 

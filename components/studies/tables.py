@@ -1,6 +1,7 @@
 """The results of a study: one row per variant and milestone."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -184,8 +185,19 @@ def task_sides(all_params: params.Params, study: str, task: str) -> dict[tuple[s
     return sides
 
 
-def evaluation_sides(all_params: params.Params, study: str, evaluation: str) -> dict[tuple[str, str], verdicts.Side]:
-    """(variant, milestone) -> the scores of its runs on the items that all runs could read."""
+class Scored(NamedTuple):
+    """What the runs of a study have on the items of an evaluation that all of them could read."""
+
+    items: pd.DataFrame
+    """The columns of these items."""
+    weights: np.ndarray
+    """(items,)."""
+    scores: dict[tuple[str, str], np.ndarray]
+    """(variant, milestone) -> (runs, items)."""
+
+
+def scored_by_all(all_params: params.Params, study: str, evaluation: str) -> Scored:
+    """Read the items of all variants, milestones and seeds."""
     block, runs = all_params.studies[study], {}
     for variant in variants(all_params, study):
         for milestone in (*map(str, block.milestones), LAST):
@@ -195,9 +207,15 @@ def evaluation_sides(all_params: params.Params, study: str, evaluation: str) -> 
     values = {key: np.array([table["score"] for table in tables], float) for key, tables in runs.items()}  # (runs, items)
     known = np.isfinite(np.concatenate([*values.values()])).all(0)
     first = next(iter(runs.values()))[0]
-    clusters = first["cluster"][known].to_numpy() if "cluster" in first else None
     weights = weights_among(first["weight"].to_numpy(float), first.get("stratum"), known)
-    return {key: side(scores[:, known], weights, clusters=clusters) for key, scores in values.items()}
+    return Scored(first[known], weights, {key: scores[:, known] for key, scores in values.items()})
+
+
+def evaluation_sides(all_params: params.Params, study: str, evaluation: str) -> dict[tuple[str, str], verdicts.Side]:
+    """(variant, milestone) -> the scores of its runs on the items that all runs could read."""
+    items, weights, runs = scored_by_all(all_params, study, evaluation)
+    clusters = items["cluster"].to_numpy() if "cluster" in items else None
+    return {key: side(scores, weights, clusters=clusters) for key, scores in runs.items()}
 
 
 def evaluated(all_params: params.Params, study: str, variant: str) -> dict[str, dict[str, list[dict]]]:

@@ -79,7 +79,7 @@ def test_groups_count_the_same_among_the_items_that_all_variants_read(tmp_path, 
 
 
 def test_what_is_learnt_when_is_a_picture(asking):  # noqa: F811
-    """At each milestone the score of each group of items is the mean of its items, over the seeds."""
+    """At each milestone the score of each group of items is that of the evaluation's own groups, over the seeds."""
     variants = {key: value for key, value in STUDY["variants"].items() if key != "none"}
     changes = {"budget": {"tokens": 3000}, "milestones": [1000], "variants": variants, "plot": {"x": "flops", "y": ["pairs"]}}
     raw = asking | {"studies": {"speed": STUDY | changes}}
@@ -95,9 +95,10 @@ def test_what_is_learnt_when_is_a_picture(asking):  # noqa: F811
     assert groups and len(rows) == len(groups) * 4
     for row in rows:
         items = [pd.read_csv(f"data/studies/speed/{row['variant']}/{seed}/pairs/{row['milestone']}/items.csv") for seed in (1, 2)]
-        scores = [table.loc[table["phenomenon"] == row["group"], "score"] for table in items]
-        assert row["items"] == len(scores[0]) >= milestones.MIN_ITEMS
-        assert row["mean"] == pytest.approx(np.mean(scores)) and row["std"] == pytest.approx(np.std([own.mean() for own in scores], ddof=1))
+        inside = [table[table["phenomenon"] == row["group"]] for table in items]
+        scores = [np.average(table["score"], weights=table["weight"]) for table in inside]  # each paradigm counts the same
+        assert row["items"] == len(inside[0]) >= milestones.MIN_ITEMS
+        assert row["mean"] == pytest.approx(np.mean(scores)) and row["std"] == pytest.approx(np.std(scores, ddof=1))
         assert (row["tokens"] < 2000) == (row["milestone"] == "1000") and row["flops"] > row["tokens"]
     page = Path("data/report/studies/speed.html").read_text()
     assert "What is learnt when" in page and all(group.replace("_", " ") in page for group in groups)

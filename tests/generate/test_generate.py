@@ -359,5 +359,7 @@ def test_bleu_of_a_writing_without_blanks_is_of_its_characters():
     signatures: dict[str, str] = {}
     decomposed = "l’e\u0301te\u0301 a e\u0301te\u0301 tre\u0300s beau"
     assert score({"ours": ["l’été a été très beau"]}, [decomposed], False, {})["ours"]["bleu"] == pytest.approx(100)
+    marked, written = "او\u200f در خانه است و می\u200cرود", "او در خانه است و می رود"  # a mark of direction, and a non-joiner
+    assert score({"ours": [written]}, [marked], False, {})["ours"]["bleu"] == pytest.approx(100)
     figures = score({"ours": ["他 在 河边 看到 一只 狗".replace(" ", "")]}, ["他在河边看到一只猫"], False, signatures)
     assert figures["ours"]["bleu"] > 50 and "tok:zh" in signatures["BLEU"]

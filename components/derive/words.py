@@ -27,8 +27,6 @@ from components.text.tokenizer.fast import FILE, SETTINGS, FastTokenizer
 PIECES = LETTERS.replace(r"[^\W\d_]", r"[\p{L}\p{Nl}\p{No}]") + "|[0-9]+|."
 """What a text is cut into: words as vectors are trained on them, runs of digits, and every other character by itself. The regular
 expressions of `tokenizers` count no ² among what Python calls letters."""
-CAPITALS = 0.01
-"""The share of words with a capital from which vectors are taken to be cased: those in small letters may have a few, as `UNK`."""
 
 
 def pipeline(lowercase: bool) -> Fast:
@@ -65,7 +63,7 @@ def word_model(all_params: params.Params, name: str, run: Run) -> dict:
     """Save vectors as a model; returns the counts. Raises SesameError where no word is one piece of a text."""
     block = all_params.word_models[name]
     vectors = space.load(Path("data/vectors", block.vectors))
-    cased = sum(word != word.lower() for word in vectors.words) > CAPITALS * len(vectors.words)
+    cased = space.has_capitals(vectors.words)
     tokenizer = pipeline(lowercase=not cased)
     kept = readable(vectors.words, tokenizer)
     if not kept:

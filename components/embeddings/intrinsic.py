@@ -53,8 +53,8 @@ def similarity(space: Space, name: str) -> dict[str, float | int | None]:
 
 
 def analogies(space: Space) -> dict[str, float | int | None]:
-    """The accuracy of "a is to b as c to d" by adding cosines and by multiplying them (Levy and Goldberg 2014, sections 3 and 4); a, b and
-    c are excluded as answers. None where no question is covered."""
+    """The accuracy of "a is to b as c to d" by adding cosines and by multiplying them (Levy and Goldberg 2014, sections 3 and
+    4); a, b and c are excluded as answers, in any case of their letters. None where no question is covered."""
     rows = _rows(space)
     covered, questions = [], 0
     for line in _lines("analogies"):
@@ -76,9 +76,12 @@ def analogies(space: Space) -> dict[str, float | int | None]:
     for question, (a, b, c) in zip(indices, where, strict=True):
         shifted = {side: (cosines[row] + 1) / 2 for side, row in (("a", a), ("b", b), ("c", c))}
         scores = {"add": cosines[b] - cosines[a] + cosines[c], "multiply": shifted["b"] * shifted["c"] / (shifted["a"] + EPSILON)}
+        asked, answers = question[:3].tolist(), forms[space.words[question[3]].lower()]
+        others = set().union(*(forms[space.words[row].lower()] for row in asked)) - answers
+        excluded = [*asked, *others]
         for method, values in scores.items():
-            values[question[:3]] = -torch.inf
-            right[method] += int(values.argmax()) in forms[space.words[question[3]].lower()]
+            values[excluded] = -torch.inf
+            right[method] += int(values.argmax()) in answers
     return figures | {method: count / len(covered) for method, count in right.items()}
 
 

@@ -3,7 +3,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,9 +24,13 @@ def written(text: str, lowercase: bool) -> str:
     return " ".join((text.lower() if lowercase else text).split())
 
 
-def has_capitals(words: Iterable[str]) -> bool:
-    """Whether any word of a vocabulary has a capital."""
-    return any(word != word.lower() for word in words)
+CAPITALS = 0.01
+"""The share of words with a capital from which a vocabulary is taken to be cased: one in small letters may have a few, as `UNK`."""
+
+
+def has_capitals(words: Sequence[str]) -> bool:
+    """Whether a vocabulary is cased."""
+    return sum(word != word.lower() for word in words) > CAPITALS * len(words)
 
 
 def say_unspaced(counts: Mapping[str, int]) -> None:

@@ -23,9 +23,6 @@ class Power(NamedTuple):
     """How many past studies the spread is of."""
 
 
-"""Number of past studies behind the deviation."""
-
-
 def power(name: str, study: params.Study) -> dict[str, Power]:
     """The power of each measure that past studies have: a task, an evaluation, bits per byte. Empty for a study of one
     seed.
@@ -41,6 +38,8 @@ def power(name: str, study: params.Study) -> dict[str, Power]:
     powers = {}
     for measure in (LOSS, *study.measures):
         rows = [table[(table["milestone"] == LAST) & (table["n"] > 1)] for table in past if f"{measure}_std" in table]
+        if measure == LOSS:  # a variant that is only tuned has the training of another one, which counts once
+            rows = [table.drop_duplicates(["tokens", LOSS, f"{LOSS}_std"]) for table in rows]
         known = pd.concat([table[["n", f"{measure}_std"]].dropna() for table in rows]) if rows else pd.DataFrame()
         if len(known):
             degrees = known["n"] - 1

@@ -7,7 +7,7 @@ from gensim.test.utils import datapath
 
 from components.embeddings import intrinsic
 from components.embeddings.maps import unit
-from components.embeddings.space import Space
+from components.embeddings.space import Space, has_capitals
 
 
 def words_of(name: str, most: int) -> list[str]:
@@ -70,6 +70,14 @@ def test_analogies_by_adding_are_gensims():
     theirs, sections = keyed.evaluate_word_analogies(datapath("questions-words.txt"), case_insensitive=True)
     assert own["asked"] == len(sections[-1]["correct"]) + len(sections[-1]["incorrect"]) > 50
     assert own["add"] == pytest.approx(theirs) and 0 < own["add"] < 1
+    # each word in capitals, too, at the same place: no form of a question's own words is an answer
+    cased = Space([*space.words, *map(str.upper, space.words)], np.ones(2 * len(space.words), int), np.vstack([space.vectors] * 2))
+    assert intrinsic.analogies(cased) == pytest.approx(own)
+
+
+def test_a_vocabulary_in_small_letters_may_have_an_unk():
+    small = [f"word{i}" for i in range(200)]
+    assert [has_capitals(words) for words in (small, ["UNK", *small], [*small, "Berlin", "Rome", "Paris"])] == [False, False, True]
 
 
 def test_multiplying_is_its_formula(monkeypatch):

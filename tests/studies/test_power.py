@@ -34,8 +34,15 @@ def test_a_study_that_ran_goes_by_its_own_spread(study, tmp_path):
     past(tmp_path, "other", [{"n": 5, "same_std": 0.2}])
     assert "same 1." in power.sentence("rate", study) and "deviation over seeds in 1 past study" in power.sentence("rate", study)
     wide = power.power("rate", study)["same"].smallest
-    past(tmp_path, "rate", [{"n": 2, "same_std": 0.02, "bits_per_byte_std": 0.01}])
+    trained = {"n": 2, "tokens": 1000, "bits_per_byte": 2.0, "bits_per_byte_std": 0.01}
+    past(tmp_path, "rate", [trained | {"same_std": 0.02}])
     assert power.power("rate", study)["same"].smallest == pytest.approx(wide / 10)
+    other = trained | {"bits_per_byte": 1.9, "bits_per_byte_std": 0.03}
+    past(tmp_path, "rate", [trained | {"same_std": 0.02}, trained | {"same_std": 0.02}, other])  # the second is tuned from the first
+    once = power.power("rate", study)["bits_per_byte"].smallest
+    past(tmp_path, "rate", [trained, other])
+    assert power.power("rate", study)["bits_per_byte"].smallest == once, "a training counts once"
+    past(tmp_path, "rate", [trained | {"same_std": 0.02}])
     assert set(power.power("rate", study)) == {"same", "bits_per_byte"}
     one = study.model_copy(update={"seeds": [1]})
     assert power.sentence("rate", one) == "power    one seed shows no difference: name more under seeds"

@@ -2,7 +2,9 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -63,6 +65,16 @@ def test_hidden_states_and_log_probability(models, name, tokens):
             right.append(-sum(loss(read(ids[:i])[-1, :width], i) for i in places))
             right.append(-sum(loss(read(ids[i + 1 :])[0, width:], i) for i in places))
     assert loaded.log_probability(TEXT) == pytest.approx(sum(right) / len(right), rel=1e-4)
+
+
+def test_a_text_that_is_too_long_loses_no_other(models):
+    from components.notebook.served import Served
+
+    served = Served()
+    served.load_context(SimpleNamespace(artifacts={"model": str(models / "data/models/gpt")}))
+    rows = served.predict(None, pd.DataFrame({"text": [TEXT, TEXT * 20]}))
+    assert rows["log_probability"].notna().tolist() == [True, False]
+    assert [np.isfinite(vector).all() for vector in rows["vector"]] == [True, False] and len(set(map(len, rows["vector"]))) == 1
 
 
 def test_what_goes_wrong_is_a_line(models, tokens):

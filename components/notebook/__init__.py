@@ -66,12 +66,18 @@ class Loaded:
         """The prediction of a model that was tuned on a task (`derived`, `by: tuned`) for a text or a pair.
 
         `prediction` is a label, a score or an answer of the task; a classification also has `probabilities` by label.
-        Raises SesameError for a model without a task head, or one text where the task has two.
+        The words of a tagging task are those between blanks. Raises SesameError for a model without a task head, one text
+        where the task has two, or a task of choices.
         """
         tuned = self.tuned
+        if tuned.task.kind == "choice":
+            raise SesameError(
+                f"{self.name} was tuned on {tuned.name}, whose examples have choices of their own: a text alone has none"
+            )  # fmt: skip
         if (second is not None) != tuned.pair:
             raise SesameError(f"{self.name} was tuned on {tuned.name}, which has {'two texts' if tuned.pair else 'one text'}")
-        [value], logits = tuned.predict([Example("", text, second, None)])
+        words = text.split() if tuned.task.kind == "tagging" else None
+        [value], logits = tuned.predict([Example("", " ".join(words) if words else text, second, None, words=words)])
         if logits is None:
             return {"prediction": value}
         shares = torch.tensor(logits[0]).softmax(0).tolist()

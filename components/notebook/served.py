@@ -18,15 +18,22 @@ SIGNATURE = ModelSignature(
 
 
 class Served(PythonModel):
-    """The last layer's mean over the tokens of each text, and its log-probability, NaN for models without one."""
+    """The last layer's mean over the tokens of each text, and its log-probability; NaN for models without one, and for a
+    text that is longer than the model reads."""
 
     def load_context(self, context):
         self.loaded = Loaded(Path(context.artifacts["model"]))
 
     def predict(self, context, model_input: pd.DataFrame, params=None):
         texts = model_input["text"]
-        vectors = [self.loaded.vector(text).tolist() for text in texts]
+        vectors = [self._vector(text) for text in texts]
         return pd.DataFrame({"vector": vectors, "log_probability": [self._log_probability(text) for text in texts]})
+
+    def _vector(self, text: str) -> list[float]:
+        try:
+            return self.loaded.vector(text).tolist()
+        except SesameError:
+            return [float("nan")] * self.loaded.model.width
 
     def _log_probability(self, text: str) -> float:
         try:

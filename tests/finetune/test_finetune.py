@@ -24,6 +24,7 @@ from components.models import store
 from components.models.common.decomposable_attention import DecomposableAttentionHead
 from components.models.common.heads import BiLSTMAttentionHead, ConcatHead, MeanHead, OneLayer, PooledHead, ScalarMix
 from components.models.encoder.config import EncoderArchitecture
+from components.models.recurrent.config import RecurrentArchitecture
 from components.optimizers import factor
 from components.optimizers.adamw.config import AdamW
 from components.report import tables
@@ -355,6 +356,16 @@ def test_lower_layers_learn_slower_and_thaw_later(tokens, rows):
         pairs = [(name, a, b) for (name, a), b in zip(start.named_parameters(), trained.parameters(), strict=True)]
         assert all(torch.equal(a, b) for name, a, b in pairs if name.startswith(frozen)), (epochs, frozen)
         assert not all(torch.equal(a, b) for _, a, b in pairs)
+
+
+def test_a_prompt_before_a_model_that_drops_whole_words(tokens, rows):
+    """A recurrent model asks its embedding for its number of rows."""
+    chosen, architecture = recipe(method="prompt", prompt_length=4), {"num_layers": 1, "hidden_size": 8, "max_length": 64}
+    model = store.build(RecurrentArchitecture(name="recurrent", embedding_dropout=0.1, **architecture), tokens)
+    kind = kinds.build(TASK, chosen)
+    module = methods.build(model, tokens, chosen, kind, pair=True)
+    fitted = loop.fit(FABRIC, module, kind, module.inputs(kind.encode(rows, tokens), FABRIC), chosen, 1, lambda epoch, loss: None)
+    assert fitted.trained_parameters == 4 * 8 + sum(parameter.numel() for parameter in module.head.parameters())
 
 
 @pytest.mark.parametrize(("shared", "rates"), [

@@ -22,6 +22,7 @@ class PromptedEmbedding(nn.Module):
     def __init__(self, embedding: nn.Module, vocab_size: int, length: int):
         super().__init__()
         self.embedding, self.vocab_size = embedding, vocab_size
+        self.num_embeddings = vocab_size + length  # by which a recurrent model drops whole words
         with torch.no_grad():
             self.prompt = nn.Parameter(embedding(torch.randint(vocab_size, (1, length)))[0].clone())
 

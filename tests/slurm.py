@@ -3,12 +3,12 @@
 import math
 import re
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.hosts import HEAD, Hosts
+from tests.waiting import until
 
 NODES = ("one", "two")
 SETTINGS = """
@@ -56,7 +56,7 @@ class Slurm:
             self.control()
             for name in NODES:
                 self.node(name)
-            self.until(lambda: self.do("sinfo", "-h", "-o", "%T %D").split() == ["idle", "2"])
+            until(lambda: self.do("sinfo", "-h", "-o", "%T %D").split() == ["idle", "2"])
         except BaseException:
             self.__exit__()
             raise
@@ -90,13 +90,5 @@ class Slurm:
 
     def ended(self, job: str, seconds: float = math.inf) -> tuple[str, str]:
         """How a job ends, and what it says."""
-        self.until(lambda: self.state(job) not in ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING"), seconds)
+        until(lambda: self.state(job) not in ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING"), seconds)
         return self.state(job), Path(f"job-{job}.txt").read_text()
-
-    @staticmethod
-    def until(condition, seconds: float = math.inf) -> None:
-        """Wait, as long as pytest-timeout lets a slow machine; `seconds` are for what has to be quick."""
-        end = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < end, "waited in vain"
-            time.sleep(0.1)

@@ -53,8 +53,8 @@ def evaluate(likely: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 def fitted_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     """The temperature with the highest likelihood of the labels; it changes no prediction (Guo et al. 2017, section 4.2).
 
-    Between .05 and 20: where all predictions are right, or carry no information, the likelihood has no maximum. An example whose
-    label is IMPOSSIBLE is so at any temperature, and says nothing of it; without any other it is 1.
+    Between .05 and 20: where all predictions are right, or carry no information, the likelihood has no maximum. An example
+    whose label is IMPOSSIBLE is so at any temperature, and says nothing of it; with such examples alone it is 1.
     """
     possible = logits[np.arange(len(labels)), labels] > IMPOSSIBLE
     logits, labels = logits[possible], labels[possible]

@@ -44,5 +44,8 @@ def precision(setting: str, accelerator: str) -> str:
 
 
 def full_precision(x: torch.Tensor) -> torch.autocast:
-    """A block whose products are in 32 bits, whatever the training's precision; `meta` has no autocast, and takes the CPU's."""
+    """Return a block whose products are in 32 bits, whatever the training's precision.
+
+    The device `meta` has no autocast, and takes the CPU's.
+    """
     return torch.autocast("cuda" if x.is_cuda else "cpu", enabled=False)

@@ -12,7 +12,8 @@ SELECTORS = range(0xFE00, 0xFE10)
 NON_JOINER, JOINER = "\u200c", "\u200d"
 """Zero-width characters that control the joining of letters within a word."""
 ZERO_WIDTH = "\u200b\u200e\u200f\ufeff"
-"""The other zero-width characters, for use within brackets: places to break a line, marks of a direction, a mark of byte order."""
+"""The other zero-width characters, for use within brackets: places to break a line, marks of a direction, a mark of byte
+order."""
 
 
 def _marks() -> str:

@@ -53,8 +53,8 @@ def similarity(space: Space, name: str) -> dict[str, float | int | None]:
 
 
 def analogies(space: Space) -> dict[str, float | int | None]:
-    """The accuracy of "a is to b as c to d" by adding cosines and by multiplying them (Levy and Goldberg 2014, sections 3 and
-    4); a, b and c are excluded as answers, in any case of their letters. None where no question is covered."""
+    """Return the accuracy of "a is to b as c to d" by adding cosines and by multiplying them (Levy and Goldberg 2014, sections
+    3 and 4); a, b and c are excluded as answers, in any case of their letters. None where no question is covered."""
     rows = _rows(space)
     covered, questions = [], 0
     for line in _lines("analogies"):

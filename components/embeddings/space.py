@@ -25,7 +25,8 @@ def written(text: str, lowercase: bool) -> str:
 
 
 CAPITALS = 0.01
-"""The share of words with a capital from which a vocabulary is taken to be cased: one in small letters may have a few, as `UNK`."""
+"""The share of words with a capital from which a vocabulary is taken to be cased: one in small letters may have a few, as
+`UNK`."""
 
 
 def has_capitals(words: Sequence[str]) -> bool:

@@ -262,7 +262,7 @@ class Tokenizer(Block):
 
     @property
     def most_ids(self) -> int:
-        """The vocabulary is no larger."""
+        """The pieces, as in `most_pieces`, and the sentinels."""
         return self.most_pieces + self.sentinels
 
 

@@ -33,12 +33,11 @@ def by_group(all_params: params.Params, study: str) -> pd.DataFrame:
         if column is None:
             continue
         groups = {group: (items[column] == group).to_numpy() for group in items[column].dropna().unique()}
+        groups = {group: inside for group, inside in groups.items() if inside.sum() >= MIN_ITEMS}
         for (variant, milestone), scores in runs.items():
             figures = pretrained(all_params, study, variant, milestone)
             cost = {key: float(np.mean([figure[key] for figure in figures])) for key in ("tokens", "flops")}
             for group, inside in groups.items():
-                if inside.sum() < MIN_ITEMS:
-                    continue
                 of_runs = np.average(scores[:, inside], axis=1, weights=weights[inside])
                 about = {"evaluation": evaluation, "group": group, "variant": variant, "milestone": milestone}
                 deviation = float(of_runs.std(ddof=1)) if len(of_runs) > 1 else None

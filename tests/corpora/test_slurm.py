@@ -16,6 +16,7 @@ from tests.conftest import run_stage, tiny_params
 from tests.corpora.test_shards import documents, written
 from tests.hosts import HEAD, Running
 from tests.slurm import Slurm
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -67,7 +68,7 @@ def test_the_same_bytes(slurm):
     status, said = ended(stage(slurm))
     assert status == 0 and "clean: 3 of 3 tasks" in said, said
     assert written("data/corpora/base") == whole and sorted(Path("tasks.txt").read_text()) == sorted("012" + "0" + "012")
-    slurm.until(lambda: not queue(slurm))
+    until(lambda: not queue(slurm), 20)
 
 
 def test_a_task_that_fails_is_a_line(slurm):
@@ -75,13 +76,13 @@ def test_a_task_that_fails_is_a_line(slurm):
     status, said = ended(stage(slurm))
     assert status == 2 and "1 of 3 tasks of the step clean failed on Slurm, or were cancelled; the first one's log is" in said, said
     assert "invalid UTF-8 (byte 0xe9 at 3)" in Path(said.split("log is ")[1].split(";")[0]).read_text()
-    slurm.until(lambda: not queue(slurm))
+    until(lambda: not queue(slurm), 20)
 
 
 def test_jobs_that_wait_are_said_and_those_that_are_cancelled_are_not_waited_for(slurm):
     write(TEXT, time="48:00:00")
     running = stage(slurm)
-    slurm.until(lambda: "clean: waits for Slurm (PartitionTimeLimit)" in Path("said.txt").read_text())
+    until(lambda: "clean: waits for Slurm (PartitionTimeLimit)" in Path("said.txt").read_text())
     assert set(slurm.do("squeue", "-h", "-o", "%m").split()) == {"2G"}
     slurm.do("scancel", "--name=sesame-clean")
     status, said = ended(running)
@@ -94,7 +95,7 @@ def test_a_stage_that_is_stopped_or_was_killed_leaves_no_job(slurm):
     for number in (signal.SIGKILL, signal.SIGTERM):
         Path("said.txt").unlink(missing_ok=True)
         running = stage(slurm)
-        slurm.until(lambda: "waits for Slurm" in Path("said.txt").read_text())
+        until(lambda: "waits for Slurm" in Path("said.txt").read_text())
         assert queue(slurm).count("sesame-clean") == 1
         running.end(number)
         ended(running)
@@ -112,10 +113,10 @@ def test_a_controller_that_is_away_is_waited_for(slurm):
     write(TEXT)
     slurm.do("scontrol", "update", "partition=normal", "state=DOWN")
     running = stage(slurm)
-    slurm.until(lambda: "waits for Slurm (PartitionDown)" in Path("said.txt").read_text())
+    until(lambda: "waits for Slurm (PartitionDown)" in Path("said.txt").read_text())
     [controller] = slurm.hosts.processes(HEAD, "slurmctld")
     controller.terminate()
-    slurm.until(lambda: "Unable to contact slurm controller" in Path("said.txt").read_text())
+    until(lambda: "Unable to contact slurm controller" in Path("said.txt").read_text())
     slurm.control()
     time.sleep(2)
     slurm.do("scontrol", "update", "partition=normal", "state=UP")

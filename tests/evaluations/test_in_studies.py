@@ -78,6 +78,28 @@ def test_groups_count_the_same_among_the_items_that_all_variants_read(tmp_path, 
     assert [sides[variant, "last"].mean for variant in variants] == pytest.approx([0.5, 0.5])
 
 
+def test_within_a_phenomenon_each_paradigm_counts_the_same(tmp_path, monkeypatch):
+    """As in the evaluation's own groups: the score was a mean over pairs, .855 of these."""
+    monkeypatch.chdir(tmp_path)
+    raw = tiny_params(evaluations={"pairs": {"kind": "minimal_pairs", "corpus": "tiny"}})
+    changes = {"base": "one", "variants": {"one": {}}, "budget": {"tokens": 3000}, "milestones": [1000], "expects": []}
+    checked = params.check(raw | {"studies": {"groups": STUDY | changes}})
+    paradigm, phenomenon = np.repeat(["many", "few"], [300, 30]), np.repeat("agreement", 330)
+    right = np.repeat([1.0, 0.0, 1.0, 0.0], [270, 30, 12, 18])
+    table = pd.DataFrame({"paradigm": paradigm, "phenomenon": phenomenon})
+    answers = Answers("rule", right, phenomenon, group_weights(paradigm, right), table, {}, strata=paradigm)
+    for member in tables.seeds(checked, "groups", "one"):
+        for milestone in ("1000", "last"):
+            folder = tables.transferred_folder(member) / "pairs" / milestone
+            folder.mkdir(parents=True)
+            write_items(folder / "items.csv", answers)
+            figures = tables.weights_folder(checked, member) / ("" if milestone == "last" else milestone) / "figures.json"
+            figures.parent.mkdir(parents=True, exist_ok=True)
+            figures.write_text(json.dumps({"tokens": 1, "flops": 1}))
+    rows = milestones.by_group(checked, "groups")
+    assert rows["mean"].tolist() == pytest.approx([(0.9 + 0.4) / 2] * 2) and rows["items"].tolist() == [330, 330]
+
+
 def test_what_is_learnt_when_is_a_picture(asking):  # noqa: F811
     """At each milestone the score of each group of items is that of the evaluation's own groups, over the seeds."""
     variants = {key: value for key, value in STUDY["variants"].items() if key != "none"}

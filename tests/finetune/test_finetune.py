@@ -12,14 +12,15 @@ from pydantic import ValidationError
 from scipy import sparse
 from torch.nn.functional import layer_norm
 
-from components import params, tasks
+from components import notebook, params, tasks
 from components.comparison import calibration, plots
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.derive import __main__ as derive
 from components.finetune import __main__ as finetune
-from components.finetune import baseline, data, kinds, learning_curve, loop, methods
+from components.finetune import baseline, data, kinds, learning_curve, loop, methods, tuned
 from components.finetune.methods.cosine import CosineHead
+from components.finetune.task_setup import PreparedModel
 from components.models import store
 from components.models.common.decomposable_attention import DecomposableAttentionHead
 from components.models.common.heads import BiLSTMAttentionHead, ConcatHead, MeanHead, OneLayer, PooledHead, ScalarMix
@@ -356,6 +357,29 @@ def test_lower_layers_learn_slower_and_thaw_later(tokens, rows):
         pairs = [(name, a, b) for (name, a), b in zip(start.named_parameters(), trained.parameters(), strict=True)]
         assert all(torch.equal(a, b) for name, a, b in pairs if name.startswith(frozen)), (epochs, frozen)
         assert not all(torch.equal(a, b) for _, a, b in pairs)
+
+
+@pytest.mark.parametrize("settings", [
+    {"kind": "tagging", "labels": ["O", "B-x"], "metrics": ["f1"], "reader": "conll"},
+    {"kind": "choice", "labels": [], "metrics": ["accuracy"],
+     "table": {"format": "jsonl", "text_a": "q", "choices": ["a", "b"], "label": "l"}},
+], ids=lambda settings: settings["kind"])  # fmt: skip
+def test_what_a_notebook_asks_a_tagger_and_a_model_of_choices(settings, tokens, tmp_path):
+    """Both ended in a traceback."""
+    splits = {"train": {"source": {"kind": "files", "paths": ["x"]}}, "dev": {"share": 0.1}}
+    task = params.Task.model_validate({"licence": "x", **splits, **settings})
+    chosen, architecture = recipe(), CHECKED.models["bert"].architecture
+    kind, model = kinds.build(task, chosen), store.build(architecture, tokens)
+    module = methods.build(model, tokens, chosen, kind, pair=False)
+    store.save(tmp_path, model.state_dict(), architecture, tokens)
+    tuned.save(tmp_path, PreparedModel(module, kind, tokens, 0, 1), "asked", task, chosen, False)
+    loaded = notebook.Loaded(tmp_path)
+    if task.kind == "choice":
+        with pytest.raises(SesameError, match="was tuned on asked, whose examples have choices of their own"):
+            loaded.predict("the dog sees")
+    else:
+        tags = loaded.predict("the dog  sees .")["prediction"]
+        assert len(tags) == 4 and set(tags) <= {"O", "B-x"} and loaded.predict("")["prediction"] == []
 
 
 def test_a_prompt_before_a_model_that_drops_whole_words(tokens, rows):

@@ -23,6 +23,7 @@ from components.stages import registry
 from pipelines.machines import services
 from tests.conftest import shared, write_raw, write_studies
 from tests.forks import PYTHON, Command
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -107,12 +108,6 @@ def post(address: str, body: dict):
         time.sleep(1)
     assert answer.ok, answer.text
     return answer.json() if answer.content else None
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for what must come; what never does is pytest-timeout's affair."""
-    while not condition():
-        time.sleep(0.1)
 
 
 def serve(home: Path, address: str) -> subprocess.Popen:

@@ -24,7 +24,8 @@ from components.stages import registry
 from pipelines.execution import sources
 from tests.conftest import tiny_params
 from tests.forks import Command
-from tests.pipelines.conftest import BIN, ROOT, Lab, post, until
+from tests.pipelines.conftest import BIN, ROOT, Lab, post
+from tests.waiting import until
 
 pytestmark = pytest.mark.long
 

@@ -13,7 +13,8 @@ import pytest
 import requests
 
 from pipelines.execution import ledger
-from tests.pipelines.conftest import ROOT, Lab, dvc, post, until
+from tests.pipelines.conftest import ROOT, Lab, dvc, post
+from tests.waiting import until
 
 pytestmark = pytest.mark.long
 

@@ -16,7 +16,8 @@ from components.core import storage
 from components.core.errors import SesameError
 from pipelines import cli
 from pipelines.execution import graph, lockfile, repository
-from tests.pipelines.conftest import ROOT, until
+from tests.pipelines.conftest import ROOT
+from tests.waiting import until
 
 DIAMOND = """
   side: {cmd: echo > side.out, outs: [side.out]}

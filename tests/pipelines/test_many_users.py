@@ -16,9 +16,10 @@ from ruamel.yaml import YAML
 from pipelines.execution import processes
 from pipelines.machines import services
 from tests.conftest import s3_server
-from tests.pipelines.conftest import BIN, ROOT, until
+from tests.pipelines.conftest import BIN, ROOT
 from tests.pipelines.test_servers import postgresql  # noqa: F401, a fixture
 from tests.pipelines.test_services import STEP, STEPS
+from tests.waiting import until
 
 DATABASES = ("prefect", "mlflow", "mlflow_users")
 SECRETS = {

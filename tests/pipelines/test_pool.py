@@ -18,7 +18,8 @@ from components.core.errors import SesameError
 from pipelines.execution import graph, lockfile
 from pipelines.machines import parcel, pools
 from tests.conftest import free_port, s3_server, tiny_params
-from tests.pipelines.conftest import BIN, Lab, serve, until, whole, write_params
+from tests.pipelines.conftest import BIN, Lab, serve, whole, write_params
+from tests.waiting import until
 
 cluster = pytest.mark.cluster
 

@@ -20,7 +20,8 @@ from components.core import tracking
 from components.core.errors import SesameError
 from pipelines.machines import services
 from tests.conftest import free_port
-from tests.pipelines.conftest import BIN, ROOT, serve, until
+from tests.pipelines.conftest import BIN, ROOT, serve
+from tests.waiting import until
 
 pytestmark = pytest.mark.long
 

@@ -1,7 +1,6 @@
 """A training on several nodes: torchrun's agents in folders of their own, and saves that are sent elsewhere."""
 
 import json
-import math
 import os
 import shutil
 import signal
@@ -11,7 +10,7 @@ import sys
 import tarfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from components.stages.launch import store as head_store
 from tests.conftest import free_port, run_stage, s3_server, tiny_params
 from tests.hosts import Hosts
 from tests.pretrain.test_pretrain import killed, pretrain, weights, write_params
+from tests.waiting import until
 
 ROOT = Path(params.__file__).parents[2]
 SETTINGS = {"budget": {"steps": 24}, "trainer": {"accumulate": 4}}
@@ -72,14 +72,6 @@ def another(project: Path) -> Path:
 def same(name: str, expected: dict[str, torch.Tensor]) -> None:
     for key, value in weights(name).items():
         torch.testing.assert_close(value, expected[key], atol=2e-5, rtol=1e-3, msg=lambda text, key=key: f"{key}: {text}")
-
-
-def until(condition: Callable[[], bool], seconds: float = math.inf) -> None:
-    """Wait, as long as pytest-timeout lets a slow machine; `seconds` are for what has to be quick."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
 
 
 def single(budget: dict = SETTINGS["budget"]) -> tuple[dict[str, torch.Tensor], list[str]]:

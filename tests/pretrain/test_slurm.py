@@ -14,6 +14,7 @@ import torch
 from tests.pretrain.test_nodes import SETTINGS, same, single
 from tests.pretrain.test_pretrain import pretrain, write_params
 from tests.slurm import NODES, Slurm
+from tests.waiting import until
 
 cluster = pytest.mark.cluster
 STAGE = f"OMP_NUM_THREADS=1 {sys.executable} -m components.pretrain"
@@ -58,10 +59,10 @@ def test_a_job_is_cancelled_and_the_next_one_goes_on(slurm):
     alone, _ = single()
     write_params(**SETTINGS, run=TWO)
     job = slurm.submit("--nodes=2", command=f"{STAGE} gpt")
-    slurm.until(lambda: saved(6))
+    until(lambda: saved(6))
     began = time.monotonic()
     slurm.do("scancel", job)
-    slurm.until(lambda: not processes(slurm, "stage", "srun", "task"), 12)
+    until(lambda: not processes(slurm, "stage", "srun", "task"), 12)
     state, said = slurm.ended(job)
     assert state == "CANCELLED" and not Path("data/models/gpt").exists(), said
     assert time.monotonic() - began < 12
@@ -76,15 +77,15 @@ def test_what_is_killed_takes_all_tasks_along(slurm, what):
     """kill -9 of the second task, of the process that DVC starts, or of `srun`; the job's script goes on and sees the stage's failure."""
     write_params(budget={"steps": 10000}, run=TWO)
     job = slurm.submit("--nodes=2", command=f"{STAGE} gpt; echo ended with $?; sleep 60")
-    slurm.until(lambda: saved(1))
+    until(lambda: saved(1))
     killed = processes(slurm, what)[-1:] if what == "task" else processes(slurm, what)
     for process in killed:  # one of the two `srun` ends the tasks when the other one is gone
         process.suspend()
     for process in killed:
         process.kill()
-    slurm.until(lambda: not processes(slurm, "stage", "srun", "task"), 20)
+    until(lambda: not processes(slurm, "stage", "srun", "task"), 20)
     output = Path(f"job-{job}.txt")
-    slurm.until(lambda: re.search("ended with (137|75)", output.read_text()))
+    until(lambda: re.search("ended with (137|75)", output.read_text()), 20)
     assert slurm.state(job) == "RUNNING" and "Traceback" not in output.read_text()
     assert what != "task" or "srun: error: two: task 1: Killed" in output.read_text()
 
@@ -94,7 +95,7 @@ def test_a_failure_of_the_first_alone_has_its_exit_code(slurm):
     """2 is not tried again; `srun` itself gives that of the other task, which it ends: at once, and not after Slurm's patience."""
     write_params(run=TWO | {"checkpoints_to": "no://where"})
     job = slurm.submit("--nodes=2", command=f"{STAGE} gpt; echo ended with $?")
-    slurm.until(lambda: Path(f"job-{job}.txt").exists() and "task 0: Exited with exit code 2" in Path(f"job-{job}.txt").read_text())
+    until(lambda: Path(f"job-{job}.txt").exists() and "task 0: Exited with exit code 2" in Path(f"job-{job}.txt").read_text())
     _, said = slurm.ended(job, 12)
     assert "pretrain@gpt: run.checkpoints_to: no://where" in said and "ended with 2" in said, said
 
@@ -114,9 +115,9 @@ def test_a_node_is_lost_and_slurm_begins_the_job_again(slurm):
     alone, _ = single()
     write_params(**SETTINGS, run=TWO)
     job = slurm.submit("--nodes=2", command=f"{STAGE} gpt")
-    slurm.until(lambda: saved(6))
+    until(lambda: saved(6))
     slurm.hosts.lose("two")
-    slurm.until(lambda: slurm.state(job) != "RUNNING")
+    until(lambda: slurm.state(job) != "RUNNING")
     slurm.hosts.add("two")
     slurm.node("two")
     state, said = slurm.ended(job)

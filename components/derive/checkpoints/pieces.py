@@ -58,7 +58,8 @@ def convert(path: Path) -> Fast:
     fast.decoder = decoders.Sequence([*AS_WRITTEN, decoders.Strip(" ", 1, 0)])
     control = [piece.piece for piece in model.pieces[len(SPECIALS) :] if piece.type == piece.CONTROL]  # T5's sentinels
     fast.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in (*SPECIALS, *control)])
-    kept = [piece.piece for piece in model.pieces if piece.type == piece.USER_DEFINED]  # what sentencepiece does not normalise
+    # what sentencepiece does not normalise
+    kept = [piece.piece for piece in model.pieces if piece.type == piece.USER_DEFINED]
     fast.add_tokens([AddedToken(token, special=False, normalized=False) for token in kept])
     return fast
 

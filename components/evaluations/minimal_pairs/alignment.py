@@ -20,7 +20,7 @@ def word_of_tokens(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
     for first, last in spans:
         shown = text[first:last]
         start = first + len(shown) - len(shown.lstrip())  # some tokens include the blank before their word
-        # of a character's bytes, which are several tokens, some libraries give each the whole character, and some all but one no span
+        # each of a character's bytes, which may be several tokens, has the whole character
         same_character = first < end and bool(words)
         inside = start == end and bool(INSIDE_WORD.fullmatch(text[start - 1 : start + 1]))
         word += not (continues or same_character or inside and words)

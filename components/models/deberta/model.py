@@ -52,7 +52,8 @@ class DisentangledAttention(nn.Module):
         query = query * 3**-0.5  # each of the three scores that are added up is scaled by a third
         index = index.expand(*query.shape[:2], -1, -1)
         to_position = (query @ position_key.transpose(1, 2)).gather(3, index)
-        from_position = (key @ position_query.transpose(1, 2) * 3**-0.5).gather(3, index.transpose(2, 3)).transpose(2, 3)
+        from_position = key @ position_query.transpose(1, 2) * 3**-0.5
+        from_position = from_position.gather(3, index.transpose(2, 3)).transpose(2, 3)
         bias = (to_position + from_position) * query.shape[3] ** -0.5
         if mask is not None:
             bias = bias.masked_fill(~mask, -torch.inf)

@@ -47,7 +47,10 @@ class Encoder(MaskedLanguageModel):
         return self.layers(ids, lengths, segment_ids, positions)[-1]
 
     def depth(self, parameter: str) -> int:
-        """What layers share is as deep as the last of them, so that it learns, and is unfrozen, with the layers next to the head."""
+        """Return the depth of a parameter: what layers share is as deep as the last of them.
+
+        So it learns, and is unfrozen, with the layers next to the head.
+        """
         depth, path = super().depth(parameter), parameter.split(".")
         shared = path[0] == self.stack and path[2] in self.shared
         return min(depth + self.group - 1, self.num_layers) if shared else depth

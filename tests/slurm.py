@@ -1,6 +1,5 @@
 """A real Slurm of two nodes: slurmctld and two slurmd, on hosts that are namespaces of this machine (`tests.hosts`)."""
 
-import math
 import re
 import shutil
 from pathlib import Path
@@ -25,7 +24,7 @@ SelectTypeParameters=CR_CPU
 MpiDefault=none
 MailProg=/bin/true
 ReturnToService=2
-KillWait=15
+KillWait=3000
 SlurmdTimeout=5
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=100000
@@ -88,7 +87,7 @@ class Slurm:
         """RUNNING, COMPLETED, FAILED ..."""
         return re.search(r"JobState=(\w+)", self.do("scontrol", "show", "job", job))[1]
 
-    def ended(self, job: str, seconds: float = math.inf) -> tuple[str, str]:
+    def ended(self, job: str) -> tuple[str, str]:
         """How a job ends, and what it says."""
-        until(lambda: self.state(job) not in ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING"), seconds)
+        until(lambda: self.state(job) not in ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING"))
         return self.state(job), Path(f"job-{job}.txt").read_text()

@@ -2,7 +2,6 @@
 
 import re
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -55,17 +54,15 @@ def test_two_nodes_train_as_one_process(slurm):
 
 @cluster
 def test_a_job_is_cancelled_and_the_next_one_goes_on(slurm):
-    """At once, and not after Slurm's patience of 15 s."""
+    """At once: Slurm's own patience (`KillWait`) is longer here than a test may take."""
     alone, _ = single()
     write_params(**SETTINGS, run=TWO)
     job = slurm.submit("--nodes=2", command=f"{STAGE} gpt")
     until(lambda: saved(6))
-    began = time.monotonic()
     slurm.do("scancel", job)
-    until(lambda: not processes(slurm, "stage", "srun", "task"), 12)
+    until(lambda: not processes(slurm, "stage", "srun", "task"))
     state, said = slurm.ended(job)
     assert state == "CANCELLED" and not Path("data/models/gpt").exists(), said
-    assert time.monotonic() - began < 12
     state, said = slurm.ended(slurm.submit("--nodes=2", command=f"{STAGE} gpt"))
     assert state == "COMPLETED" and "resumed at step" in said, said
     same("gpt", alone)
@@ -83,9 +80,9 @@ def test_what_is_killed_takes_all_tasks_along(slurm, what):
         process.suspend()
     for process in killed:
         process.kill()
-    until(lambda: not processes(slurm, "stage", "srun", "task"), 20)
+    until(lambda: not processes(slurm, "stage", "srun", "task"))
     output = Path(f"job-{job}.txt")
-    until(lambda: re.search("ended with (137|75)", output.read_text()), 20)
+    until(lambda: re.search("ended with (137|75)", output.read_text()))
     assert slurm.state(job) == "RUNNING" and "Traceback" not in output.read_text()
     assert what != "task" or "srun: error: two: task 1: Killed" in output.read_text()
 
@@ -96,7 +93,7 @@ def test_a_failure_of_the_first_alone_has_its_exit_code(slurm):
     write_params(run=TWO | {"checkpoints_to": "no://where"})
     job = slurm.submit("--nodes=2", command=f"{STAGE} gpt; echo ended with $?")
     until(lambda: Path(f"job-{job}.txt").exists() and "task 0: Exited with exit code 2" in Path(f"job-{job}.txt").read_text())
-    _, said = slurm.ended(job, 12)
+    _, said = slurm.ended(job)
     assert "pretrain@gpt: run.checkpoints_to: no://where" in said and "ended with 2" in said, said
 
 

@@ -177,6 +177,8 @@ def wsc(text: str, span1: str, index1: int, span2: str, index2: int, label: bool
         (wsc("for their mothers are", "their mothers", 1, "their", 1), "for *#their# mothers* are"),
         (wsc("Lev Kamenev, and Zinoviev urged them", "Kamenev and Zinoviev", 0, "them", 5), "*Lev Kamenev, and* Zinoviev urged #them#"),
         (wsc("item it", "item", 0, "it", 0), "*item* #it#"),  # not the beginning of another word
+        (wsc('Al (he) said "It is Al\'s."', "Al", 0, "he", 1), '*Al* (#he#) said "It is Al\'s."'),
+        (wsc('"Mary" saw "it".', "Mary", 0, "it", 2), '"*Mary*" saw "#it#".'),
     ],
 )
 def test_wsc_counts_words_between_white_space(read, row, marked):

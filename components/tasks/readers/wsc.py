@@ -34,10 +34,11 @@ def _words_at(place: str, sentence: str, span: str, index: int) -> tuple[int, in
     one, and three spans join separate names; there the same number of words from the index on is taken.
     """
     words = [(word.start(), word.end()) for word in re.finditer(r"\S+", sentence)]
-    pattern = re.compile(r"\s+".join(map(re.escape, span.rstrip(".").split())) + r"(?!\w)", re.IGNORECASE)
+    spaced = r"\s+".join(map(re.escape, span.rstrip(".").split()))
+    pattern = re.compile(rf"[^\w\s]*?({spaced})(?!\w)", re.IGNORECASE)  # a bracket or a quotation mark may stand before it
     for at in (index, index + 1, index - 1):
-        if 0 <= at < len(words) and (match := pattern.match(sentence, words[at][0])) and match.end() > match.start():
-            return match.start(), match.end()
+        if 0 <= at < len(words) and (match := pattern.match(sentence, words[at][0])) and match[1]:
+            return match.span(1)
     # no exact match: take the words at the index if at least one of them is in the span
     if index >= 0 and index + len(span.split()) <= len(words):
         first, end = words[index][0], words[index + len(span.split()) - 1][1]

@@ -211,11 +211,12 @@ def test_a_killed_lane_is_listed_and_cleaned(ready, many_flows, tmp_path):
     assert works_in(lab) == [] and left(lab) == [] and experiments(lab) == {}
 
 
-def test_ctrl_c_stops_all_lanes(ready, many_flows, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_all_lanes(ready, many_flows, tmp_path, number):
     lab = ready
     before = tree(lab)
     process = begun(lab, tmp_path, [7, 8], "sweep", "-S", "seed=7,8,9", "--jobs", "2")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     output = lab.ended(process, code=130)
     assert len(re.findall(r"^seed=[789] .* stopped ", output, re.M)) == 3 and "stopping the worktree runs" in output
     assert works_in(lab) == [] and left(lab) == [] and tree(lab) == before and experiments(lab) == {}

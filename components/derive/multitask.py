@@ -69,7 +69,7 @@ def tune(all_params: params.Params, tasks: Sequence[str], by: params.MultiTask, 
     with storage.output(folder) as target:
         store.save(target, model.state_dict(), about.architecture, first.tokens, absent, [*about.lineage, step])
     gpus = int(next(iter(setups.values())).on_gpu)
-    protocols = {task: setup.protocol(recipe, "dev") for task, setup in setups.items()}
+    protocols = {task: setup.protocol(recipe, "dev", each_seed_draws=False) for task, setup in setups.items()}
     cost = {"tokens": tokens, "flops": flops, "gpus": gpus}
     return {"tasks": list(tasks), "dev": dev, "protocol": protocols, "examples": seen, "cost": cost}
 

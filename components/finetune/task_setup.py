@@ -148,10 +148,10 @@ class TaskSetup:
         """A function that scores predictions on dev, by default with the task's main metric; None where that is undefined."""
         return lambda predictions: metrics.evaluate(self.task, "dev", self.examples["dev"], predictions)[metric or self.task.metric]
 
-    def protocol(self, recipe: params.Recipe, split: str | None = None, note: str = "") -> str:
-        """Describe, for every table, the examples and settings behind the scores."""
+    def protocol(self, recipe: params.Recipe, split: str | None = None, note: str = "", each_seed_draws: bool = True) -> str:
+        """Describe, for every table, the examples and settings behind the scores. `each_seed_draws`: trained on what `for_seed` gives."""
         split = split or reported_split(self.task)
         pairs = f", pairs read {'jointly' if kinds.joined(self.task, recipe) else 'apart'}" if self.pair else ""
         labelled = recipe.shots if recipe.method == "in_context" else len(self.examples["train"])
         shown = metrics.protocol(split, selection(recipe) + pairs + note, labelled, len(self.examples[split]))
-        return shown + ", others for each seed" * self.samples_train
+        return shown + ", others for each seed" * (each_seed_draws and self.samples_train)

@@ -38,6 +38,7 @@ def block(**changes) -> dict:
 @pytest.fixture
 def lab(project):
     raw = tiny_params()
+    raw["finetune"]["train_examples"] = 60  # of 90: each seed draws its own
     studies = {"efficiency": block()}
     (project / "studies").mkdir()
     YAML().dump(raw, project / "params.yaml")
@@ -52,6 +53,7 @@ def test_from_points_to_the_page(lab):
         done = run_stage(f"components.labs.efficiency.{'taught' if 'teacher' in own else 'point'}", f"{name}-same")
         assert done.returncode == 0, done.stderr
     early = json.loads(Path("data/efficiency/early/same/metrics.json").read_text())
+    assert early["protocol"].endswith("60 labelled examples, others for each seed")
     assert list(early["scores"]) == ["early at 0.5", "early at 1"] and len(early["temperatures"]) == 2
     for shares in early["scores"]["early at 0.5"]["exits"]:
         assert sum(shares) == pytest.approx(1) and shares[0] == 1, "one of two labels has half at least"
@@ -63,7 +65,7 @@ def test_from_points_to_the_page(lab):
     assert np.load("data/efficiency/whole/same/train_logits.npy").shape[::2] == (2, 2)
     every = params.load()
     setting, answers = point.PointSetup.load(every, "coarse", "same"), point.build(every, "coarse", "same", {}).answers
-    alone = measure.logits(answers["coarse"], setting.prepare(1).encode(setting.setup.examples)["train"], size=1)[:, 0]
+    alone = measure.logits(answers["coarse"], setting.prepare(1).encode(setting.setup.for_seed(1).examples)["train"], size=1)[:, 0]
     np.testing.assert_allclose(np.load("data/efficiency/coarse/same/train_logits.npy")[0], alone, atol=1e-6)
 
     done = run_stage("components.labs.efficiency")

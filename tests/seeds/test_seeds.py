@@ -117,6 +117,11 @@ def test_a_grid(made):
     assert "6 trainings score from" in text and "<svg" in text and "best on dev of 3" in text
 
 
+def test_all_trainings_of_a_grid_have_the_same_examples(made):
+    """Seeds draw weights and order alone, and the table's line says so."""
+    assert row.row(checked(train_examples=60), "bert-same-3", Run(None))["protocol"].endswith("60 labelled examples")
+
+
 def test_a_score_that_is_undefined_is_named(made):
     for seed in (3, 4):
         frame = pd.DataFrame({"initialisation": seed, "order": [5, 6, 7], "epoch_1": 0.5, "dev": [0.5, None if seed == 4 else 0.4, 0.3]})

@@ -10,6 +10,7 @@ import torch
 from components import params
 from components.core.errors import SesameError
 from components.core.tracking import Run
+from components.finetune.task_setup import PreparedModel
 from components.labs.tickets import __main__ as page
 from components.labs.tickets import masks, rounds
 from components.labs.tickets.rounds import KINDS, TicketTraining, folder_of
@@ -97,10 +98,17 @@ def test_weights_drawn_anew_are_those_of_the_layers_alone(made, monkeypatch):
     assert "token_embedding.weight" in same and "blocks.0.attention.query_key_value.weight" not in same
 
 
-def test_a_run_and_its_page(made):
+def test_a_run_and_its_page(project, tokens, monkeypatch):
+    made, read, encode = checked(train_examples=60), {}, PreparedModel.encode
+    save_random(made, "gpt", tokens)
+    monkeypatch.setattr(
+        PreparedModel, "encode", lambda model, rows: read.setdefault(model.seed, {row.id for row in rows["train"]}) and encode(model, rows)
+    )
     for seed in (1, 2):
         found = rounds.rounds(made, f"gpt-same-{seed}", Run(None))
+        assert found["protocol"].endswith("60 labelled examples, others for each seed")
         (folder_of(f"gpt-same-{seed}") / "metrics.json").write_text(json.dumps(found))
+    assert len(read[1]) == len(read[2]) == 60 and read[1] != read[2]
     frame = pd.read_csv(folder_of("gpt-same-1") / "scores.csv")
     assert frame.groupby("round")["kind"].apply(list).tolist() == [["ticket", "reinitialised"], [*KINDS], [*KINDS]]
     zeros = frame.groupby("round")["sparsity"].agg(["min", "max"])

@@ -115,7 +115,7 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
         for i, seed in enumerate(all_params.finetune.seeds):
             prepared = point_setup.prepare(seed)
             kind = prepared.kind if teacher is None else DistilledClassification(setup.task, recipe, teacher[i], settings)
-            encoded = prepared.encode(setup.examples)
+            encoded = prepared.encode(setup.for_seed(seed).examples)
             started = time.perf_counter()
             inputs = {split: prepared.module.inputs(encoded[split], setup.fabric) for split in ("train", "dev")}
             seconds.append(time.perf_counter() - started)
@@ -217,9 +217,10 @@ class BuiltPoint:
 def build(all_params: params.Params, point_name: str, task: str, measured: dict) -> BuiltPoint:
     """Rebuild a point from its weights, quantise it, and count its operations and bytes."""
     point_setup = PointSetup.load(all_params, point_name, task)
-    prepared = point_setup.prepare(all_params.finetune.seeds[0])
+    first = all_params.finetune.seeds[0]
+    prepared = point_setup.prepare(first)
     load_model(prepared.module, str(FOLDER / point_name / task / "module.safetensors"))
-    split = prepared.encode(point_setup.setup.examples)[reported_split(point_setup.setup.task)]
+    split = prepared.encode(point_setup.setup.for_seed(first).examples)[reported_split(point_setup.setup.task)]
     module = prepared.module.cpu().eval()
     used = measure.weights(module, split)
     size = quantised.size(used, module, point_setup.settings.quantised)

@@ -57,7 +57,7 @@ def rounds(all_params: params.Params, name: str, run: Run) -> dict:
     check_max_length(start, recipe)
     split = reported_split(all_params.tasks[task])
     eval_sizes = {name: all_params.finetune.evaluated(name) for name in ("dev", split)}
-    setup = TaskSetup.load(all_params, task, {"train": config.train_examples, **eval_sizes})
+    setup = TaskSetup.load(all_params, task, {"train": config.train_examples, **eval_sizes}).for_seed(seed)
     about = {"stage": "tickets", "model": model, "task": task, "seed": str(seed)}
     run.tag(**about)
     lines, tokens, flops = [], 0, 0

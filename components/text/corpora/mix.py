@@ -5,10 +5,12 @@ A corpus together with the unlabelled training text of tasks, and without any se
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from unicodedata import normalize
+
+import xxhash
 
 from components.core.words import MARKS, UNSPACED, WORD, characters_apart
 from components.params import Params
@@ -56,7 +58,7 @@ class HeldOut:
 
     def __init__(self, params: Params, tasks: list[str]):
         self.keys: set[str] = set()
-        self.near: set[str] = set()
+        self.near: set[int] = set()
         for task in tasks:
             for split in [split for split in params.tasks[task].splits if split != "train"]:
                 for text in chain.from_iterable(texts(task, split, params.tasks[task].kind == "text")):
@@ -71,7 +73,7 @@ class HeldOut:
         words = words_in(text)
         characters = characters_in(plain(text))  # each of which is one of the words
         if len(words) - characters + characters / CHARACTERS >= NEAR:
-            self.near |= {" ".join(words), *shortened(words)}
+            self.near |= {hashed(words), *shortened(words)}
 
     def same(self, sentence: str) -> bool:
         return key_of(sentence) in self.keys
@@ -85,7 +87,7 @@ class HeldOut:
         words = words_in(sentence)
         if len(words) < NEAR - 1:
             return False
-        return " ".join(words) in self.near or not self.near.isdisjoint(shortened(words))
+        return hashed(words) in self.near or not self.near.isdisjoint(shortened(words))
 
 
 def words_in(sentence: str) -> list[str]:
@@ -98,9 +100,14 @@ def characters_in(sentence: str) -> int:
     return 0 if sentence.isascii() else len(_UNSPACED.findall(sentence))
 
 
-def shortened(words: list[str]) -> Iterator[str]:
-    """Yield the sentence without each of its words in turn."""
-    return (" ".join((*words[:i], *words[i + 1 :])) for i in range(len(words)))
+def hashed(words: Sequence[str]) -> int:
+    """Return 64 bits for a sentence: of a long text there are as many shortened ones as it has words, too many to keep."""
+    return xxhash.xxh3_64_intdigest(" ".join(words).encode())
+
+
+def shortened(words: Sequence[str]) -> Iterator[int]:
+    """Yield the hash of the sentence without each of its words in turn."""
+    return (hashed((*words[:i], *words[i + 1 :])) for i in range(len(words)))
 
 
 def body(params: Params, name: str, run) -> dict:

@@ -1,6 +1,7 @@
 """What each stage depends on: settings with defaults, and the code that it runs; and that a resumed work is keyed by the same."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
+import ruff
 from ruamel.yaml import YAML
 
 from components import params
@@ -129,13 +131,16 @@ def test_a_change_of_code_makes_stale_what_runs_it(own_code, file, stale):
     assert other(before, looked_at()) == stale
 
 
-def test_comments_docstrings_and_blank_lines_change_nothing(own_code):
+def test_comments_docstrings_and_line_breaks_change_nothing(own_code):
     before = looked_at()
     path = Path("components/pretrain/module.py")
     said_anew = path.read_text().replace('    """Clip and step', '    """Said\n    otherwise: clip and step')
     path.write_text("# said anew\n" + said_anew.replace("\n\n\n", "\n\n\n\n"))
     append("components/optimizers/__init__.py", '\n\n# and here\n"""A text that nothing reads."""\n')
     assert looked_at() == before
+    style = ["--isolated", "--line-length", "60", "--config", "format.quote-style = 'single'"]
+    done = subprocess.run([ruff.find_ruff_bin(), "format", *style, "components"], capture_output=True, text=True, check=True)
+    assert int(re.search(r"(\d+) files reformatted", done.stdout)[1]) > 300 and looked_at() == before
     append("components/optimizers/__init__.py", "\nCHANGED = 1\n")
     assert looked_at() != before
 

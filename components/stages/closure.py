@@ -2,11 +2,9 @@
 
 import ast
 import hashlib
-import io
 import json
 import os
 import re
-import tokenize
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -45,8 +43,8 @@ class Facts:
     """Modules of ours in its import statements, wherever in it these stand, but those for type checkers alone."""
     texts: list[str]
     """Texts in it that may be names of files."""
-    essence: str
-    """A hash of what can change what it computes: all but comments, docstrings and blank lines."""
+    syntax: str
+    """A hash of what can change what it computes: all but comments, docstrings and how its lines are broken."""
 
 
 def _read(path: Path, text: str) -> Facts:
@@ -64,7 +62,7 @@ def _read(path: Path, text: str) -> Facts:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value and len(node.value) < 100:
             texts.add(node.value)
     ours = sorted(name for name in names if name.partition(".")[0] == "components")
-    return Facts(ours, sorted(texts), hashlib.sha256(_essence(text, tree).encode()).hexdigest())
+    return Facts(ours, sorted(texts), hashlib.sha256(_syntax(tree).encode()).hexdigest())
 
 
 REMEMBERED = Path(".sesame/code.json")
@@ -177,7 +175,7 @@ def _named(path: Path) -> tuple[Path, ...]:
 def _fingerprint(roots: frozenset[str]) -> str:
     digest = hashlib.sha256()
     for path in files(roots):
-        digest.update(f"{path} {_memory().of(path).essence}\n".encode())
+        digest.update(f"{path} {_memory().of(path).syntax}\n".encode())
     _memory().keep()
     return digest.hexdigest()[:16]
 
@@ -193,33 +191,17 @@ def forget() -> None:
         cached.cache_clear()
 
 
-INSIDE = ("STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE")
-"""Tokens in which blank lines and blanks at the end of a line are a part of what is computed."""
+def _syntax(node: ast.AST | list | object) -> str:
+    """A syntax tree as text, without docstrings. Comments, line breaks and spare brackets are not in it. Nor are empty fields and
+    what one version of Python alone records, so that all versions write the same."""
+    if isinstance(node, ast.AST):
+        fields = ((name, value) for name, value in ast.iter_fields(node) if name not in ("ctx", "kind") and value not in (None, []))
+        return f"{type(node).__name__}({', '.join(f'{name}={_syntax(value)}' for name, value in fields)})"
+    if isinstance(node, list):
+        return f"[{', '.join(_syntax(part) for part in node if not _docstring(part))}]"
+    return repr(node)
 
 
-def _essence(text: str, tree: ast.AST) -> str:
-    """A module without what nothing it computes depends on."""
-    lines = text.split("\n")  # as Python counts them: `splitlines` begins one at a form feed, too
-    kept = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        (row, column), (last, _) = token.start, token.end
-        if token.type == tokenize.COMMENT:
-            lines[row - 1] = lines[row - 1][:column]
-        elif tokenize.tok_name[token.type] in INSIDE:
-            kept |= set(range(row - 1, last - 1))
-    for node in _docstrings(tree):
-        first, last = node.lineno - 1, node.end_lineno - 1
-        # the offsets count bytes; beside it may stand code, as in `def answer(): "The answer."; return 42`
-        beside = lines[first].encode()[: node.col_offset] + lines[last].encode()[node.end_col_offset :]
-        lines[first : last + 1] = [beside.decode(), *[""] * (last - first)]
-        kept -= set(range(first, last))
-    return "\n".join(line if i in kept else line.rstrip() for i, line in enumerate(lines) if i in kept or line.strip())
-
-
-def _docstrings(tree: ast.AST) -> Iterator[ast.Expr]:
-    """Texts that stand as statements of their own: of modules, classes, functions and of what is assigned above them."""
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        for part in body if isinstance(body, list) else ():
-            if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant) and isinstance(part.value.value, str):
-                yield part
+def _docstring(node: ast.AST) -> bool:
+    """Whether it is a text as a statement of its own: of a module, class, function or what is assigned above it."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

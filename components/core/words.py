@@ -16,15 +16,18 @@ ZERO_WIDTH = "\u200b\u200e\u200f\ufeff"
 order."""
 
 
-def _marks() -> str:
-    """Return the combining marks of all scripts, for use within brackets."""
-    points = [i for i in range(0x300, 0x1F000) if unicodedata.category(chr(i)) in ("Mn", "Mc") and i not in SELECTORS]
+def _characters(*categories: str, without: range) -> str:
+    """Return the characters of all scripts in these categories of Unicode, as ranges for use within brackets."""
+    points = [i for i in range(0x1F000) if unicodedata.category(chr(i)) in categories and i not in without]
     begins = [i for i, before in zip(points, [None, *points], strict=False) if before != i - 1]
     ends = [i for i, after in zip(points, [*points[1:], None], strict=True) if after != i + 1]
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in zip(begins, ends, strict=True))
 
 
-MARKS = _marks()
+MARKS = _characters("Mn", "Mc", without=SELECTORS)
+"""Combining marks, for use within brackets."""
+LOWER_CASE = _characters("Ll", without=range(0x10D0, 0x1100))
+"""Small letters, for use within brackets. Georgian's are said to be such, but have no capitals at the beginning of a sentence."""
 
 
 def _word(letter: str) -> str:

@@ -108,6 +108,15 @@ def test_sentences_end_with_the_marks_of_other_scripts(text, count):
     assert len(sentences(text)) == count and " ".join(sentences(text)) == text
 
 
+@pytest.mark.parametrize("text", [
+    "He lived, cf. the book, approx.  ten years.", "Narodil se r. 1990, např. český spisovatel tzv. školy.",
+    "Urodził się tj. środek kraju, np. łódzkie.", "Ο γιατρός ζει εδώ, δηλ. στην Αθήνα.", "Жил в Москве, напр. дома, и пр. там.",
+])  # fmt: skip
+def test_no_sentence_begins_in_lower_case(text):
+    assert sentences(text) == [text]
+    assert sentences("გუშინ მოვიდა. დღეს წავიდა.") == ["გუშინ მოვიდა.", "დღეს წავიდა."], "Georgian has no other case"
+
+
 @pytest.mark.parametrize("cut", [
     ["他说：“我不去。”", "然后他走了。"], ["「はい。」", "と彼は言った。", "「行きます。」"], ["（这是注释。）", "下一句。"],
     ["えっ！？", "本当。。。", "そう！！"], ["（彼は「はい。」）", "終わり"],
@@ -191,6 +200,8 @@ def test_the_lines_of_a_paragraph_are_joined_if_it_is_wrapped(project, capsys, d
     apart = [segment for text in readers.documents(CorpusPart(**part)) for segment in text]
     assert apart[:2] == ["It was a dark and", "stormy night ."] and len(apart) == 6
     assert "after 100% of line ends the text goes on with a small letter" in capsys.readouterr().out
+    Path("data.txt").write_text("გუშინ მოვიდა.\nდღეს წავიდა.\n")
+    assert len(list(readers.documents(CorpusPart(**part)))) == 1 and not capsys.readouterr().out, "a script without case"
     with pytest.raises(ValueError, match="wrapped has no effect: document: line makes a document of each line"):
         CorpusPart(**part | {"reader": {"format": "text", "document": "line", "wrapped": True}})
 

@@ -7,6 +7,7 @@ import unicodedata
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -44,6 +45,14 @@ def trained_on(texts: list[str], kind: str, folder: Path, monkeypatch) -> tokeni
     raw["tokenizers"]["own"] |= {"byte_fallback": True, "character_coverage": 1.0} if kind in ("bpe", "unigram") else {}
     tokenizer_stage.train(params.check(raw), "own", Run(None))
     return tokenizer.load(folder / "data/tokenizers/own")
+
+
+def test_no_two_words_have_the_same_bytes(tmp_path, monkeypatch):
+    """As ELMo reads them. The cases of Georgia's name agree in the first ten letters, which are thirty bytes."""
+    forms = [f"საქართველო{ending}" for ending in ("ს", "ში", "დან", "ზე", "მ")]
+    own = trained_on(forms, "wordpiece", tmp_path, monkeypatch)
+    assert {f" {form}".encode() for form in forms} <= set(own.pieces), "each is one token"
+    assert len(np.unique(own.characters(), axis=0)) == own.vocab_size
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "characters", "bytes", *KINDS])

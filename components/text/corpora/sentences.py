@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterator
 
+from components.core.words import LOWER_CASE
 from components.text.corpora import Document
 
 SENTENCE_END = re.compile(
-    r"""(?:(?<=[.!?…।॥؟۔։።])|(?<=[.!?…।॥؟۔։።]["'”’»)\]]))   # an end mark, perhaps with a closing quote or bracket
+    rf"""(?:(?<=[.!?…।॥؟۔։።])|(?<=[.!?…।॥؟۔։።]["'”’»)\]]))   # an end mark, perhaps with a closing quote or bracket
         (?<!\b[^\W\d_]\.)                       # not the dot of an initial
         (?<!\b(?:Mr|Ms|Dr|St|No|Jr|Sr|Mt)\.)(?<!\b(?:Mrs|Gen|Col|Hon|Gov|Rev)\.)
-        \s+(?![a-zß-öø-ÿ])""",                 # and what follows is not in lower case
+        \s+(?![\s{LOWER_CASE}])""",             # and what follows is not in lower case
     re.VERBOSE,
 )
 """Where scripts with blanks between words have one. Deliberately simple: sentences only determine where next-sentence prediction may

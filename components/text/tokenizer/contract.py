@@ -71,10 +71,11 @@ class Tokenizer(ABC):
         opens = re.compile(rf" |{words.UNSPACED}")
         return np.array([bool(opens.match(piece.decode(errors="replace"))) for piece in self.pieces])
 
-    def characters(self, shortest: int = 1, longest: int = 32) -> np.ndarray:
+    def characters(self, shortest: int = 1, longest: int = 64) -> np.ndarray:
         """Return the byte ids of each token (vocab_size, length): 0 is padding, 1-256 are bytes, from 257 on special tokens.
 
-        The length is that of the longest token, between the two bounds; longer tokens are cut.
+        The length is that of the longest token, between the two bounds; longer tokens are cut. sentencepiece's are of up to 16
+        characters, which are 64 bytes at most.
         """
         length = max(shortest, min(longest, max(map(len, self.pieces))))
         table = np.zeros((self.vocab_size, length), dtype=np.int64)

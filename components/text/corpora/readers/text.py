@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from components import params
-from components.core.words import EAST_ASIAN
+from components.core.words import EAST_ASIAN, LOWER_CASE
 from components.text import sources
 from components.text.corpora import Document
 from components.text.corpora.sentences import sentences
@@ -15,6 +15,7 @@ WRAPPED = 0.3
 """Share of line ends, within paragraphs, behind which the text goes on with a small letter: text that is broken into lines has most."""
 COUNTED = 100_000
 """Line ends of a source that are looked at."""
+_SMALL = re.compile(rf"\s*[{LOWER_CASE}]")
 _WITHIN_WORDS = re.compile(rf"(?<=[{EAST_ASIAN}])\n(?=[{EAST_ASIAN}])")
 """Line ends that stand for no blank: those between Chinese characters or kana, as in CSS Text 3 (section 4.1.3) and pandoc."""
 
@@ -34,7 +35,7 @@ def read(source: params.Source, reader: params.TextReader) -> Iterator[Document]
         for paragraph in _paragraphs(texts):
             if ends < COUNTED:
                 ends += max(0, len(paragraph) - 1)
-                goes_on += sum(line.lstrip()[:1].islower() for line in paragraph[1:])
+                goes_on += sum(bool(_SMALL.match(line)) for line in paragraph[1:])
             whole = [_joined(paragraph)] if reader.wrapped else paragraph
             document = list(chain.from_iterable(map(sentences, whole)))
             if reader.document == "blank_line":

@@ -15,6 +15,9 @@ from components.stages.outputs import reading
 
 WORD = re.compile(LETTERS)
 """A run of letters with their marks. Digits, punctuation and the apostrophe separate words."""
+CAPITALS = 0.01
+"""The share of words with a capital from which a vocabulary is taken to be cased: one in small letters may have a few, as
+`UNK`."""
 
 
 def written(text: str, lowercase: bool) -> str:
@@ -22,11 +25,6 @@ def written(text: str, lowercase: bool) -> str:
     with single blanks for white space."""
     text = unicodedata.normalize("NFC", text)
     return " ".join((text.lower() if lowercase else text).split())
-
-
-CAPITALS = 0.01
-"""The share of words with a capital from which a vocabulary is taken to be cased: one in small letters may have a few, as
-`UNK`."""
 
 
 def has_capitals(words: Sequence[str]) -> bool:

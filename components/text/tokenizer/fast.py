@@ -62,7 +62,10 @@ class FastTokenizer:
     def encode_offsets(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Return the ids of each text, and for each id its characters in the text, (first, end)."""
         encodings = map(self._encoded, texts)
-        return [(encoding.ids, whole_characters(text, encoding.offsets)) for text, encoding in zip(texts, encodings, strict=True)]
+        return [
+            (encoding.ids, whole_characters(text, encoding.offsets))
+            for text, encoding in zip(texts, encodings, strict=True)
+        ]
 
     def _encoded(self, text: str) -> tokenizers.Encoding:
         return self.tokenizer.encode(text, add_special_tokens=False)  # one by one, since a batch would use all cores

@@ -20,5 +20,5 @@ def mask_prompt(tokens: Tokenizer, prompt: str, max_length: int) -> Tensor:
 def likeliest_fillings(tokens: Tokenizer, logits: Tensor) -> str:
     """logits (masks, vocab_size) -> the likeliest tokens for each mask as text."""
     logits[:, : len(SPECIALS)] = -torch.inf
-    likeliest = logits.topk(FILLINGS).indices
+    likeliest = logits.topk(min(FILLINGS, logits.shape[1] - len(SPECIALS))).indices
     return " | ".join(", ".join(tokens.pieces[i].decode(errors="replace").strip() for i in row) for row in likeliest)

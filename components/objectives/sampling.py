@@ -24,7 +24,7 @@ def generate(
     while len(tokens) < max_tokens:
         scores = logits(tokens).float()
         scores[[i for i in range(len(SPECIALS)) if i not in ends]] = -torch.inf
-        top = scores.topk(TOP_K)
+        top = scores.topk(min(TOP_K, len(scores)))
         index = (top.values / TEMPERATURE).softmax(0).multinomial(1, generator=generator) if generator else 0
         if (token := int(top.indices[index])) in ends:
             break

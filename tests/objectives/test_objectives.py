@@ -14,7 +14,7 @@ from components.core.keyed import generator, uniform
 from components.models import store
 from components.models.bilm.config import BiLMArchitecture
 from components.models.decoder.config import DecoderArchitecture
-from components.objectives import scoring
+from components.objectives import sampling, scoring
 from components.objectives.bilm.batches import BidirectionalBatches
 from components.objectives.bilm.objective import pack, unpack
 from components.objectives.clm.objective import PackedBatches, isolate
@@ -22,6 +22,7 @@ from components.objectives.examples import batches as batches_module
 from components.objectives.examples.masked import MaskedBatches, scatter_targets
 from components.objectives.examples.segments import match_partners, segment_pairs
 from components.objectives.examples.shuffled_text import ShuffledText
+from components.objectives.fillings import likeliest_fillings
 from components.objectives.mlm.config import MaskedLM
 from components.objectives.mlm.control import accuracy_from_b_alone
 from components.objectives.noise.tokens import mask, random_subsets
@@ -515,3 +516,12 @@ def test_too_small_a_text_is_one_line(name, tokens, train_split):
 def _block(name: str) -> params.Model:
 
     return params.check(tiny_params()).models[name]
+
+
+def test_samples_of_a_vocabulary_with_fewer_tokens_than_are_chosen_among():
+    """As of DNA."""
+    size = len(SPECIALS) + 4
+    written = sampling.generate(lambda _: torch.zeros(size), {SEP}, 20, torch.Generator().manual_seed(0))
+    assert set(written) <= set(range(len(SPECIALS), size)) and len(set(written)) > 1
+    tokens = SimpleNamespace(pieces=[b""] * len(SPECIALS) + [b"a", b"c", b"g", b"t"])
+    assert likeliest_fillings(tokens, torch.arange(2.0 * size).view(2, size)) == "t, g, c, a | t, g, c, a"

@@ -47,6 +47,7 @@ def tune(all_params: params.Params, tasks: Sequence[str], by: params.Tuned, star
         tuned.save(target, prepared, task, setup.task, by.recipe, setup.pair)
     return {
         "task": task, "dev": metrics.evaluate(setup.task, "dev", setup.examples["dev"], fitted.predict(data["dev"]).values),
-        "protocol": setup.protocol(by.recipe, "dev", each_seed_draws=False), "examples": {task: fitted.epochs * len(setup.examples["train"])},
+        "protocol": setup.protocol(by.recipe, "dev", each_seed_draws=False),
+        "examples": {task: fitted.epochs * len(setup.examples["train"])},
         "cost": {"tokens": fitted.tokens, "flops": fitted.flops, "gpus": int(setup.on_gpu)},
     }  # fmt: skip

@@ -521,7 +521,7 @@ def _block(name: str) -> params.Model:
 def test_samples_of_a_vocabulary_with_fewer_tokens_than_are_chosen_among():
     """As of DNA."""
     size = len(SPECIALS) + 4
-    written = sampling.generate(lambda _: torch.zeros(size), {SEP}, 20, torch.Generator().manual_seed(0))
+    written = sampling.generate(lambda _: torch.zeros(size), (), 20, torch.Generator().manual_seed(0))
     assert set(written) <= set(range(len(SPECIALS), size)) and len(set(written)) > 1
     tokens = SimpleNamespace(pieces=[b""] * len(SPECIALS) + [b"a", b"c", b"g", b"t"])
     assert likeliest_fillings(tokens, torch.arange(2.0 * size).view(2, size)) == "t, g, c, a | t, g, c, a"

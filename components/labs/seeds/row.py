@@ -46,7 +46,8 @@ def row(all_params: params.Params, name: str, run: Run) -> dict:
     with storage.output(file(name)) as temporary:
         pd.DataFrame(lines).to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
     run.artifact(file(name))
-    return {"protocol": setup.protocol(recipe, "dev", each_seed_draws=False), "cost": {"tokens": tokens, "flops": flops, "gpus": int(setup.on_gpu)}}
+    cost = {"tokens": tokens, "flops": flops, "gpus": int(setup.on_gpu)}
+    return {"protocol": setup.protocol(recipe, "dev", each_seed_draws=False), "cost": cost}
 
 
 def train(

@@ -132,22 +132,22 @@ def _deployments() -> list[RunnerDeployment]:
         except (LookupError, TypeError, ValueError, AttributeError, ImportError, PrefectException) as error:
             name = entry.get("name", f"number {number}") if isinstance(entry, dict) else f"number {number}"
             said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else one_line(error)
-            told = f"no {said}" if isinstance(error, KeyError) else said
+            problem = f"no {said}" if isinstance(error, KeyError) else said
             cure = f"`git diff {DEPLOYED}` shows what was changed"
-            raise SesameError(f"{DEPLOYED}, deployment {name}: {told}; {cure}") from None
+            raise SesameError(f"{DEPLOYED}, deployment {name}: {problem}; {cure}") from None
         deployed.work_pool_name = None  # said outright: one that was given to a pool before comes back from it
         served.append(deployed)
     return served
 
 
-def _when(own: DeploymentScheduleCreate) -> str:
+def _when(deployment_schedule: DeploymentScheduleCreate) -> str:
     """A schedule as it is kept: by UTC where it names no time zone."""
-    schedule = own.schedule
+    schedule = deployment_schedule.schedule
     if isinstance(schedule, IntervalSchedule):
         rule = f"every {schedule.interval}"
     else:
         rule = schedule.cron if isinstance(schedule, CronSchedule) else schedule.rrule.rpartition("\n")[2]
-    return f"{rule} {schedule.timezone or 'UTC'}{'' if own.active else ' (paused)'}"
+    return f"{rule} {schedule.timezone or 'UTC'}{'' if deployment_schedule.active else ' (paused)'}"
 
 
 async def _serve(served: list[RunnerDeployment]) -> None:

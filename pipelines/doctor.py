@@ -37,13 +37,13 @@ class Check:
 
 def examined() -> list[Check]:
     """All checks. One that cannot be made is a problem of that check, and no error."""
-    found = []
+    checks = []
     for check in CHECKS:
         try:
-            found += check()
+            checks += check()
         except Exception as error:  # whatever is broken here is what is being looked for
-            found.append(Check(check.__name__, one_line(error), "mend this first"))
-    return found
+            checks.append(Check(check.__name__, one_line(error), "mend this first"))
+    return checks
 
 
 def python() -> Iterator[Check]:
@@ -58,9 +58,10 @@ def packages() -> Iterator[Check]:
     others = []
     for name, pinned in pins.items():
         try:
-            own = version(name)
-            if own.partition("+")[0] != pinned.partition("+")[0]:  # a build, as torch's for CPUs, is of the same version
-                others.append(f"{name} {own} for {pinned}")
+            installed = version(name)
+            # a build, as torch's for CPUs, is of the same version
+            if installed.partition("+")[0] != pinned.partition("+")[0]:
+                others.append(f"{name} {installed} for {pinned}")
         except PackageNotFoundError:
             continue  # of another platform, or an extra
     shown = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")

@@ -286,7 +286,10 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
                     states = graph.states(plan, forced, all_params.away)
                 cached = {name for name, state in states.items() if state == "unchanged"}
             pool = pools.Pool(all_params.run_on, plan, states) if all_params.away and len(cached) < len(plan) else None
-            build = Build(plan, cached, forced, jobs, partial(slots.asked, all_params), pool=pool, local=sources.unfixed(all_params))
+            build = Build(
+                plan, cached, forced, jobs, partial(slots.demand, all_params), pool=pool,
+                local=sources.unfixed(all_params),
+            )  # fmt: skip
             return _built(build, targets or [], cancelled, started, all_params.energy.pue)
     except (KeyboardInterrupt, TerminationSignal):
         return Cancelled(message="stopped before it began")

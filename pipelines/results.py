@@ -24,8 +24,8 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
 
     Without the report no page has them but the ledger's, and the report that lies there is of an earlier run: both are said.
     """
-    made = [one for one in plan if not targets or graph.selects(targets, one.name)]
-    names = [one.name for one in made]
+    selection = [one for one in plan if not targets or graph.selects(targets, one.name)]
+    names = [one.name for one in selection]
     if names == ["report"] or ("report" in names and not targets):
         _report()
         return
@@ -43,9 +43,9 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
         _search("budget" in names)
     if "efficiency" in names:
         _efficiency()
-    for page, own in (("seed_grid", "seeds"), ("tickets_page", "tickets")):
+    for page, stem in (("seed_grid", "seeds"), ("tickets_page", "tickets")):
         if page in names:
-            terminal.say(f"report   {REPORT / own}.html")
+            terminal.say(f"report   {REPORT / stem}.html")
 
 
 def _report() -> None:

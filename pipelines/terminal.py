@@ -106,8 +106,8 @@ def ended(stage: str, text: str, style: str, ended: int, total: int) -> None:
     """The line of a stage that has ended; on a board one that has failed shows its last lines first."""
     tail = _board.end(stage, ended, total) if _board else []
     if style != STATES["done"]:
-        for own in tail:
-            _print(stage, own)
+        for output_line in tail:
+            _print(stage, output_line)
     if text:
         _print(stage, f"{text} ({ended}/{total})", style)
 

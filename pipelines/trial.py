@@ -45,7 +45,8 @@ def show() -> None:
     compute.prepare(block.trainer.threads)
     answers = evaluate.evaluate_model("minimal_pairs", EVALUATION, folder)
     score, random = (
-        float(np.nanmean(own.values)) for own in (answers, evaluate.evaluate_model("minimal_pairs", EVALUATION, folder, 1))
+        float(np.nanmean(result.values))
+        for result in (answers, evaluate.evaluate_model("minimal_pairs", EVALUATION, folder, 1))
     )
     judged, written = _judged(answers.items), _samples(block, folder)
     with Path("data/study_curves", f"{MODEL}.csv").open(newline="") as file:
@@ -61,14 +62,14 @@ def show() -> None:
         PAGE, Path(__file__).with_suffix(".html.j2"), "the first look", curve=Markup(plots.svg(plots.curves(curve))), judged=judged,
         samples=written, model=MODEL, corpus=all_params.encodings[block.encoding].corpus, **facts,
     )  # fmt: skip
-    rows = [[own.good, own.bad, f"{own.margin:+.1f} {'right' if own.margin > 0 else 'wrong'}"] for own in judged]
+    rows = [[pair.good, pair.bad, f"{pair.margin:+.1f} {'right' if pair.margin > 0 else 'wrong'}"] for pair in judged]
     terminal.table(["right", "wrong", "the model says"], rows)
     terminal.say(
         "{tokens:,} tokens read; {bits:.2f} bits a byte of held-out text; right in {score:.3f} of {items:,} pairs, "
         "from random weights in {random:.3f}, by counts of neighbouring words in {bigram:.3f}".format(**facts), "bold",
     )  # fmt: skip
-    for own in written:
-        terminal.say(f"  {own['prompt']}  ->  {own['output']}")
+    for sample in written:
+        terminal.say(f"  {sample['prompt']}  ->  {sample['output']}")
     terminal.say(f"page     {PAGE}")
     terminal.say(
         "next     `make run` builds the whole pipeline, and `sesame study mine` an ablation of your own (README)"
@@ -77,7 +78,7 @@ def show() -> None:
 
 def _judged(items: pd.DataFrame) -> list[Judged]:
     """Short pairs, in turn from each rule; the model has no say in which."""
-    text = {own.id: own for own in pairs.read(Path("data/evaluations", EVALUATION, "pairs.jsonl"))}
+    text = {pair.id: pair for pair in pairs.read(Path("data/evaluations", EVALUATION, "pairs.jsonl"))}
     words = items["id"].map(lambda name: len(text[name].good.split()))
     scored = items.assign(margin=items["good"] - items["bad"], far=(words - WORDS).abs()).dropna(subset="margin")
     scored = scored.sort_values("far", kind="stable")

@@ -94,21 +94,23 @@ def _align(alignment: params.Alignment, path: Path) -> dict:
         metrics["methods"][method.name] = dict(aligned.how)
         matrices |= {f"{method.name}_source": aligned.fitted.source, f"{method.name}_target": aligned.fitted.target}
         unseen = np.array([not pair.pairs.test[word] & aligned.taught for word in queries])
-        for retrieval, found, mutual, figures in translate(pair, aligned, alignment.retrievals, queries, alignment.csls_k):
-            hits = evaluate.hits(found, queries, pair.pairs.test, target.words)
+        for retrieval, best, mutual, figures in translate(
+            pair, aligned, alignment.retrievals, queries, alignment.csls_k
+        ):  # fmt: skip
+            hits = evaluate.hits(best, queries, pair.pairs.test, target.words)
             figures |= {"mutual": float(mutual.mean()), "p1_mutual": float(hits[mutual, 0].mean()) if mutual.any() else None}
             reference = references.setdefault(retrieval, hits[:, 0])  # that of the first method with the same retrieval
             figures = evaluate.precision(hits) | evaluate.intervals(hits[:, 0], reference, unseen) | figures
             metrics["methods"][method.name][retrieval] = figures
             scores.append({"method": method.name, "retrieval": retrieval} | figures | facts | aligned.how)
             print(f"{method.name}, {retrieval}: " + ", ".join(f"{k} {figures[k]:.1%}" for k in ("p1", "p5", "p10")), flush=True)
-            hubs += [{"method": method.name, "retrieval": retrieval} | row for row in evaluate.found_often(found)]
+            hubs += [{"method": method.name, "retrieval": retrieval} | row for row in evaluate.found_often(best)]
             examples += [
                 {
                     "method": method.name, "retrieval": retrieval, "word": word, "gold": " ".join(sorted(pair.pairs.test[word])),
                     "found": " ".join(target.words[row] for row in rows[:5]),
                 }
-                for word, rows in zip(queries[:EXAMPLES], found, strict=False)
+                for word, rows in zip(queries[:EXAMPLES], best, strict=False)
             ]  # fmt: skip
             if figures["p1"] > best_p1:
                 best_p1, shown = figures["p1"], aligned

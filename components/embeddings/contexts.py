@@ -128,8 +128,8 @@ def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments:
     size = len(tokens.prefix) + len(tokens.encode([query.text])[0]) + len(tokens.suffix)
     if size > model.max_length:
         raise SesameError(f"the prompt has {size} tokens, and model {name} reads {model.max_length}: shorten it")
-    found = list(embedded(model, tokens, [query.text], [[query]], layer))
-    if not found:
+    occurrences = list(embedded(model, tokens, [query.text], [[query]], layer))
+    if not occurrences:
         raise SesameError(f"model {name} has no token for the marked word of {prompt!r}: mark another one")
     bank: list[Tensor] = []
     words: list[Word] = []
@@ -141,7 +141,7 @@ def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments:
             bank.append(vector)
     if not bank:
         raise SesameError(f"data/corpora/{corpus} has no validation text to search for neighbours")
-    scores, rows = nearest(found[0][1][None], torch.stack(bank), 10 * k)
+    scores, rows = nearest(occurrences[0][1][None], torch.stack(bank), 10 * k)
     shown: dict[str, float] = {}
     for score, row in zip(scores[0].tolist(), rows[0].tolist(), strict=True):
         shown.setdefault(words[row].shown(), score)  # repeated sentences are shown once

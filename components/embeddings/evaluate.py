@@ -37,9 +37,10 @@ def hits(best: np.ndarray, queries: list[str], test: dict[str, set[str]], words:
     return np.array([[words[row] in test[query] for row in rows] for query, rows in zip(queries, best, strict=True)], dtype=bool)
 
 
-def precision(found: np.ndarray) -> dict[str, float]:
-    """P@1, P@5, P@10 as shares: a query is a hit when any of its translations is among the k best. `found` is that of `hits`."""
-    return {f"p{k}": float(found[:, :k].any(axis=1).mean()) for k in RANKS}
+def precision(flags: np.ndarray) -> dict[str, float]:
+    """P@1, P@5, P@10 as shares: a query is a hit when any of its translations is among the k best. `flags` is
+    that of `hits`."""
+    return {f"p{k}": float(flags[:, :k].any(axis=1).mean()) for k in RANKS}
 
 
 def intervals(first: np.ndarray, reference: np.ndarray, unseen: np.ndarray) -> dict[str, float | int | None]:

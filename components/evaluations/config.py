@@ -42,8 +42,8 @@ class Treebank(Block):
     def columns_are_there(self):
         for name in COLUMNS_READ:
             if (count := self.columns.count(name)) != 1:
-                found = f"is there {count} times" if count else "is missing"
-                raise ValueError(f"columns: {name} {found}; name each of {', '.join(COLUMNS_READ)} once")
+                problem = f"is there {count} times" if count else "is missing"
+                raise ValueError(f"columns: {name} {problem}; name each of {', '.join(COLUMNS_READ)} once")
         return self
 
 

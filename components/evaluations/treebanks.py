@@ -101,9 +101,10 @@ def read(files: Iterable[SourceFile], columns: Sequence[str]) -> Iterator[Senten
                 if "id" in columns and not fields[columns.index("id")].isdecimal():
                     continue
                 words.append([fields[index] for index in fields_read.values()])
-                if "id" in columns and int(found := fields[columns.index("id")]) != len(words):
+                if "id" in columns and int(word_id := fields[columns.index("id")]) != len(words):
                     raise SesameError(
-                        f"{file.name}, line {number}: id {found}, where {len(words)} is next; heads count the words from 1"
+                        f"{file.name}, line {number}: id {word_id}, where {len(words)} is next; "
+                        "heads count the words from 1"
                     )
             elif words:
                 yield _checked(words, f"{file.name}, line {start}")
@@ -233,8 +234,8 @@ def word_vectors(model: LanguageModel, tokenizer: AnyTokenizer, sentences: Seque
                 sums = states.new_zeros(len(states), target.shape[1], states.shape[3])
                 sums.index_add_(1, words[real], states[:, row, : len(words)][:, real])
                 counts = torch.bincount(words[real], minlength=target.shape[1])
-                found = counts > 0  # each word is in one window
-                target[:, found.cpu()] = (sums[:, found] / counts[found, None]).cpu()
+                mask = counts > 0  # each word is in one window
+                target[:, mask.cpu()] = (sums[:, mask] / counts[mask, None]).cpu()
     return vectors
 
 

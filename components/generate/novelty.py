@@ -46,11 +46,11 @@ def known(texts: list[list[int]], train: Split) -> list[list[np.ndarray]]:
     """
     by_size = [[windows(np.array(text, np.int64), n) for text in texts] for n in range(1, LONGEST + 1)]
     wanted = [np.unique(np.concatenate(grams)) for grams in by_size]
-    found = [np.zeros(len(numbers), bool) for numbers in wanted]
+    flags = [np.zeros(len(numbers), bool) for numbers in wanted]
     for chunk in (chunk for shard in train.shards for chunk in chunks(shard)):
         hashes, starts = mixed(chunk), np.arange(len(chunk))
         numbers = np.zeros(len(chunk), np.uint64)
-        for n, (sorted_, is_found) in enumerate(zip(wanted, found, strict=True)):
+        for n, (sorted_, is_found) in enumerate(zip(wanted, flags, strict=True)):
             inside = starts + n < len(chunk)
             starts = starts[inside]
             with np.errstate(over="ignore"):
@@ -63,7 +63,7 @@ def known(texts: list[list[int]], train: Split) -> list[list[np.ndarray]]:
             starts, numbers = starts[same], numbers[same]
     return [
         [is_found[np.searchsorted(sorted_, numbers)] for numbers in grams]
-        for grams, sorted_, is_found in zip(by_size, wanted, found, strict=True)
+        for grams, sorted_, is_found in zip(by_size, wanted, flags, strict=True)
     ]
 
 

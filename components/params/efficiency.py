@@ -76,8 +76,8 @@ class Efficiency(Block):
 
     def tuned(self, point: str) -> Recipe:
         """How a point is tuned. Raises ValidationError where what it lays over the recipe of all does not fit."""
-        own = self.points[point].recipe
-        return Recipe.model_validate(self.recipe.under(own) | own)
+        settings = self.points[point].recipe
+        return Recipe.model_validate(self.recipe.under(settings) | settings)
 
     def method(self, point: str) -> str:
         """How a point is tuned, in a word."""

@@ -153,8 +153,8 @@ def _names_of_studies(raw: dict[str, Any], studies: dict[str, Any], file: str | 
     names = {}
     for key, value in studies.items():
         if key in SHARED and not isinstance(value, dict):
-            found = "nothing" if value is None else repr(value)
-            raise SesameError(f"{STUDIES}: {key}: names expected, each with its block; {found} found")
+            content = "nothing" if value is None else repr(value)
+            raise SesameError(f"{STUDIES}: {key}: names expected, each with its block; {content} found")
         if key in SHARED:
             names[key] = frozenset(value)
             if twice := sorted(names[key] & set(raw.get(key) or ())):

@@ -183,8 +183,8 @@ class Recipe(Block):
     def under(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """What it hands to a recipe that lays `settings` over it: to another method, not what only its own one has."""
         method = settings.get("method", self.method)
-        own = self.model_dump(exclude_unset=True)
-        return {key: value for key, value in own.items() if method in OWN.get(key, (method,))}
+        fields = self.model_dump(exclude_unset=True)
+        return {key: value for key, value in fields.items() if method in OWN.get(key, (method,))}
 
     def of_start(self, init: str) -> "Recipe":
         """The recipe for a start: `pretrained`, `random`, `token_vectors`."""

@@ -72,9 +72,9 @@ class RemoteCheckpoints:
                 tar.extractall(target, filter="data")
         except tarfile.TarError as error:
             raise SesameError(f"run.checkpoints_to: {remote} can't be read ({one_line(error)}); remove it") from None
-        if (found := _step(fetched / "last.ckpt")) != step:
+        if (saved_step := _step(fetched / "last.ckpt")) != step:
             shutil.rmtree(fetched)
-            problem = "has no readable checkpoint" if found < 0 else f"is the checkpoint of step {found:,}"
+            problem = "has no readable checkpoint" if saved_step < 0 else f"is the checkpoint of step {saved_step:,}"
             raise SesameError(f"run.checkpoints_to: {remote} {problem}; remove it")
         return fetched
 

@@ -83,9 +83,9 @@ def layers(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
 def attention_heads(all_params: params.Params, metrics: Metrics) -> list[dict]:
     """The attention head that finds the syntactic head of each relation most often: one row per model, evaluation and relation."""
     return [
-        {"model": model, "evaluation": evaluation, "relation": relation, **found}
+        {"model": model, "evaluation": evaluation, "relation": relation, **head}
         for model, evaluation in all_params.asked
-        for relation, found in metrics["evaluate", f"{model}-{evaluation}"].get("best", {}).items()
+        for relation, head in metrics["evaluate", f"{model}-{evaluation}"].get("best", {}).items()
     ]
 
 

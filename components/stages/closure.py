@@ -150,7 +150,7 @@ def modules(roots: Iterable[str]) -> list[str]:
 def files(roots: Iterable[str]) -> list[Path]:
     """What the modules are written in, and the templates and tables that they read: files beside them that they name."""
     written = {file_of(module) for module in modules(roots)}
-    waiting, read = [path for own in written for path in _named(own)], set()
+    waiting, read = [path for file in written for path in _named(file)], set()
     while waiting:
         path = waiting.pop()
         if path not in read:

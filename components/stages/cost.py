@@ -40,10 +40,10 @@ def measured(params: Params, counted: dict[str, Any]) -> dict[str, float]:
     Args:
         counted: What the stage counted itself: tokens, flops, gpus, earlier_seconds (before a resume).
     """
-    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_seconds = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    process, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_seconds = process.ru_utime + process.ru_stime + children.ru_utime + children.ru_stime
     seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - process_start() - (_seconds_asleep() - ASLEEP_BEFORE)
-    gib = max(own.ru_maxrss, children.ru_maxrss) / 2**20  # in KiB on Linux; that of children is the largest child's
+    gib = max(process.ru_maxrss, children.ru_maxrss) / 2**20  # in KiB on Linux; that of children is the largest child's
     kwh = energy_kwh(params.energy, seconds, cpu_seconds, gib, counted.get("gpus", 0))
     earlier = counted.get("earlier_seconds", 0.0)
     if earlier:

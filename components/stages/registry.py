@@ -66,9 +66,11 @@ def tunes(stage: str) -> bool:
 @cache
 def writers() -> dict[str, tuple[str, ...]]:
     """Folder of data/ -> the stages that write to it, as templates for the names below it: `finetune@{0}-{1}`."""
-    found = defaultdict(list)
+    names_by_folder = defaultdict(list)
     for stage in stages().values():
         folder, _, names = stage.writes.partition("/")
         if "{" in names:
-            found[folder].append(f"{stage.name}@{names.replace('/', '-')}")
-    return {folder: tuple(templates) for folder, templates in found.items()} | {"curves": ("pretrain@{0}",), "metrics": ("{0}@{1}",)}
+            names_by_folder[folder].append(f"{stage.name}@{names.replace('/', '-')}")
+    return {folder: tuple(templates) for folder, templates in names_by_folder.items()} | {
+        "curves": ("pretrain@{0}",), "metrics": ("{0}@{1}",),
+    }  # fmt: skip

@@ -52,7 +52,7 @@ def points(params: Params) -> dict[str, dict]:
 
 def _parts_of(runs: Mapping[str, tuple], last: str) -> dict[str, dict]:
     """What DVC makes stages of, of names that stand for a model, a task and one thing more."""
-    return {name: {"model": model, "task": task, last: own} for name, (model, task, own) in runs.items()}
+    return {name: {"model": model, "task": task, last: part} for name, (model, task, part) in runs.items()}
 
 
 def contents(params: Params) -> dict[Path, str]:

@@ -81,10 +81,10 @@ def effects(study: params.Study, frame: pd.DataFrame, units: dict[str, str]) -> 
 VERDICTS = {REPRODUCED: HIGHER, OPPOSITE: LOWER, ABSENT: COLOURS[0], OPEN: GREY}
 
 
-def findings(found: Sequence[Finding]) -> Figure:
+def findings(results: Sequence[Finding]) -> Figure:
     """The effects with their intervals, in units of the smallest difference that matters; to the right, as in the paper."""
-    figure, axis = plt.subplots(figsize=(7.5, 0.3 * len(found) + 1.3), constrained_layout=True)
-    for i, finding in enumerate(found):
+    figure, axis = plt.subplots(figsize=(7.5, 0.3 * len(results) + 1.3), constrained_layout=True)
+    for i, finding in enumerate(results):
         sign = -1 if finding.expected.paper.direction == "lower" else 1
         low, middle, high = (sign * value / finding.expected.matters for value in (finding.low, finding.difference, finding.high))
         axis.plot([low, high], [i, i], color=VERDICTS[finding.verdict], linewidth=2)
@@ -92,10 +92,10 @@ def findings(found: Sequence[Finding]) -> Figure:
     axis.axvspan(-1, 1, color=GREY, alpha=0.15, linewidth=0)
     axis.axvline(0, color="black", linewidth=0.8)
     axis.set_xlabel("difference, in units of the smallest that would matter (shaded: smaller)\nto the right: as in the paper")
-    names = [f"{one.study}: {one.expected.variant}, {one.expected.task.replace('_', ' ')}" for one in found]
-    axis.set_yticks(range(len(found)), names)
-    axis.set_ylim(len(found) - 0.5, -0.5)
-    shown = {finding.verdict for finding in found}
+    names = [f"{one.study}: {one.expected.variant}, {one.expected.task.replace('_', ' ')}" for one in results]
+    axis.set_yticks(range(len(results)), names)
+    axis.set_ylim(len(results) - 0.5, -0.5)
+    shown = {finding.verdict for finding in results}
     handles = [Line2D([], [], color=colour, marker="o", label=verdict) for verdict, colour in VERDICTS.items() if verdict in shown]
     figure.legend(handles=handles, loc="outside upper center", ncols=4)
     return figure

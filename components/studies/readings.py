@@ -39,8 +39,8 @@ def readings(
             effects += [f"{task} is {direction}{worse} with {', '.join(names)}"] if names else []
     count = {verdict: sum(one.verdict == verdict for one in tested) for verdict in ("not beyond noise", "one run", "undefined")}
     when = " at the end of pre-training" if block.milestones else ""  # earlier models are not tested
-    found = "; ".join(effects) or "no difference is beyond the noise of seeds and examples"
-    sentence = f"Against {base['variant']}{when}: {found}."
+    outcome = "; ".join(effects) or "no difference is beyond the noise of seeds and examples"
+    sentence = f"Against {base['variant']}{when}: {outcome}."
     if effects and count["not beyond noise"]:
         sentence += f" {count['not beyond noise']} of {len(tested)} comparisons are not beyond the noise of seeds and examples."
     detectable = [one.difference.detectable for one in tested if one.verdict == "not beyond noise" and one.task != LOSS]

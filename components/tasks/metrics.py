@@ -192,11 +192,11 @@ def bleu_tokens(texts: Sequence[str]) -> str:
 def corpus_counts(task: params.Task, metric: str, examples: Sequence[Example], predicted: Sequence[str]) -> np.ndarray:
     """Return a corpus-level metric's statistics for each example, (examples, counts); the score is a function of their sum."""
     answers = [[as_tokenizers_write(answer) for answer in example.label] for example in examples]
-    scorer = _sacrebleu(metric, task.lowercase, bleu_tokens([answer for own in answers for answer in own]))
+    scorer = _sacrebleu(metric, task.lowercase, bleu_tokens([answer for texts in answers for answer in texts]))
     # like sacrebleu's own resampling; a test compares the score of the sum with sacrebleu's
     return np.array([
-        scorer._extract_corpus_statistics([as_tokenizers_write(prediction)], [[answer] for answer in own])[0]
-        for own, prediction in zip(answers, predicted, strict=True)
+        scorer._extract_corpus_statistics([as_tokenizers_write(prediction)], [[answer] for answer in texts])[0]
+        for texts, prediction in zip(answers, predicted, strict=True)
     ])  # fmt: skip
 
 

@@ -33,8 +33,8 @@ def plan(
     outlook = forecast.forecast(stages_, states, all_params, jobs)
     rows = []
     for stage in stages_:
-        own = outlook.estimates.get(stage.name)
-        takes = [forecast.duration(own.seconds), forecast.amount(own.memory)] if own else ["", ""]
+        estimate = outlook.estimates.get(stage.name)
+        takes = [forecast.duration(estimate.seconds), forecast.amount(estimate.memory)] if estimate else ["", ""]
         needs = " ".join(stage.upstream[:5]) + f" and {len(stage.upstream) - 5} more" * (len(stage.upstream) > 5)
         rows.append([stage.name, states[stage.name], *takes, stage.meta.resource or "", needs])
     terminal.table(["stage", "state", "time", "memory", "resource", "needs"], rows)

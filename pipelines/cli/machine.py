@@ -51,8 +51,8 @@ def doctor() -> None:
     from pipelines.doctor import examined
 
     checks = examined()
-    terminal.table(["", "", ""], [[own.name, own.value, own.cure] for own in checks])
-    if missing := [own.name for own in checks if own.cure and own.needed]:
+    terminal.table(["", "", ""], [[check.name, check.value, check.cure] for check in checks])
+    if missing := [check.name for check in checks if check.cure and check.needed]:
         raise SesameError(f"not ready to run: {', '.join(missing)}")
     terminal.say("ready to run", "bold")
 

@@ -172,10 +172,10 @@ def neighbours(
     for option, name, known in (("corpus", corpus, (*all_params.corpora, *all_params.mixes)), ("vectors", vectors, spaces)):
         if name is not None and name not in known:
             raise SesameError(f"--{option}: no {name!r} in params.yaml (there are: {', '.join(known) or 'none'})")
-    own = corpus or contexts.corpus_of(all_params, model)
-    read, found = contexts.neighbours(model, text, own, layer, segments, top)
-    terminal.say(f"{model}, layer {read}, among the words of {segments:,} segments of {own}", "bold")
-    terminal.table(["cosine", "in context"], [[f"{score:.3f}", shown] for score, shown in found])
+    corpus_name = corpus or contexts.corpus_of(all_params, model)
+    read, matches = contexts.neighbours(model, text, corpus_name, layer, segments, top)
+    terminal.say(f"{model}, layer {read}, among the words of {segments:,} segments of {corpus_name}", "bold")
+    terminal.table(["cosine", "in context"], [[f"{score:.3f}", shown] for score, shown in matches])
     if vectors:
         marked = contexts.marked(text)
         word = marked.text[marked.start : marked.end]

@@ -45,7 +45,7 @@ class Ledger:
 
     def measured(self, kwh: Mapping[str, float]) -> None:
         """Keep what the machine's counters have of the flow, by kind; nothing where it has none."""
-        self._run.log({MEASURED: {f"{kind}_kwh": own for kind, own in kwh.items()}})
+        self._run.log({MEASURED: {f"{kind}_kwh": energy for kind, energy in kwh.items()}})
 
     def record(self, stage: graph.Stage) -> None:
         """Tag the run that a stage left with the hashes of its data. The run itself is the stage's own work."""
@@ -65,8 +65,8 @@ class Ledger:
 @contextmanager
 def opened(name: str, flow_run_id: str, targets: list[str]) -> Iterator[Ledger]:
     """The ledger of a flow. Its database is in place before any stage runs: processes that create it at once crash each other."""
-    own = {"prefect_flow_run": flow_run_id, "dvc_lock_before": _md5()}
-    with tracking.start(name, tags() | own, {"targets": " ".join(targets) or "all"}) as run:
+    flow_tags = {"prefect_flow_run": flow_run_id, "dvc_lock_before": _md5()}
+    with tracking.start(name, tags() | flow_tags, {"targets": " ".join(targets) or "all"}) as run:
         run.attempt(_close_left)
         run.attempt(lambda _: mlflow_view.save(targets, run.id))
         begun = run.id

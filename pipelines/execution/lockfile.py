@@ -59,9 +59,9 @@ def entries(path: Path, names: Collection[str] | None = None) -> dict[str, dict[
     if lines is None:
         text = path.read_text(encoding="utf-8")
     else:
-        text = HEAD + "".join(own for name, own in lines.items() if names is None or name in names)
+        text = HEAD + "".join(entry_text for name, entry_text in lines.items() if names is None or name in names)
     recorded = (YAML(typ="safe").load(text) or {}).get("stages") or {}
-    return {name: own for name, own in recorded.items() if names is None or name in names}
+    return {name: record for name, record in recorded.items() if names is None or name in names}
 
 
 def plain(path: Path) -> Entries:
@@ -99,11 +99,11 @@ def cure(path: Path | str) -> str:
 def _cut(path: Path, text: str) -> bool:
     if not text.endswith("\n"):
         return True
-    name, own = next(reversed((read(path) or {}).items()), ("", ""))
-    if not own:
+    name, entry_text = next(reversed((read(path) or {}).items()), ("", ""))
+    if not entry_text:
         return False  # written by hand
     try:
-        entry = parsed(own)[name]
+        entry = parsed(entry_text)[name]
         items = [item for key in ("deps", "outs") for item in entry.get(key) or []]
         whole = "cmd" in entry and all(len(item) > 1 and ("hash" not in item or item[item["hash"]]) for item in items)
     except (YAMLError, LookupError, TypeError, AttributeError):

@@ -145,5 +145,5 @@ def _problem(name: str, tail: deque[str]) -> str:
         return "killed by the system (signal 9), most often because memory ran out"
     said = [line for line in tail if line and not line.startswith(("ERROR: ", "> ")) and not HINTS.match(line)]
     prefix = _label(name)
-    own = [line for line in said if line.startswith(prefix)]
-    return (own or said or [verdict])[-1].removeprefix(prefix)
+    messages = [line for line in said if line.startswith(prefix)]
+    return (messages or said or [verdict])[-1].removeprefix(prefix)

@@ -68,7 +68,7 @@ def capacity(resource: str | None) -> int:
     return len(names(resource)) if resource in (GPU, CPU) else 1
 
 
-def asked(all_params: params.Params, stage: graph.Stage) -> int:
+def demand(all_params: params.Params, stage: graph.Stage) -> int:
     """How many of its resource a stage takes: a training on text its devices or threads, one on a task one GPU or its threads, any other
     one GPU or all cores."""
     resource = stage.meta.resource

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from components.core.storage import metrics_path
 from components.params import BucketSource, FilesSource, HubSource, Params
 from components.stages import registry
-from components.text.sources.files import found
+from components.text.sources.files import matches
 
 
 def unfixed(params: Params) -> set[str]:
@@ -45,7 +45,7 @@ def edited(params: Params, stages: Collection[str]) -> list[str]:
 def _local(value: object) -> Iterator[str]:
     """The local files that a block of params names."""
     if isinstance(value, FilesSource):
-        yield from (path for pattern in value.paths for path in found(pattern) if Path(path).is_file())
+        yield from (path for pattern in value.paths for path in matches(pattern) if Path(path).is_file())
     else:
         for part in parts(value):
             yield from _local(part)

@@ -38,7 +38,7 @@ class _Packed:
     def unpacked(cls, text: str) -> Self:
         """Raises SesameError for what another version has packed."""
         content = json.loads(gzip.decompress(base64.b64decode(text)))
-        if content.keys() != {own.name for own in fields(cls)}:
+        if content.keys() != {attribute.name for attribute in fields(cls)}:
             raise SesameError(
                 "the flow and the worker run different versions of Sesame: `git pull` where it is "
                 "older, and restart that one"

@@ -204,10 +204,10 @@ def _run(sent: parcel.Order, folder: Path, log) -> parcel.Answer:
         return parcel.Answer(**said | {"problem": f"{_here()}: {outcome.problem}"})
     with _remote() as repo:
         repo.push(targets=[sent.address])
-        [own] = repo.stage.from_target(sent.address)
-        written = {Path(os.path.relpath(out.fs_path, repo.root_dir)): out for out in own.outs}
+        [dvc_stage] = repo.stage.from_target(sent.address)
+        written = {Path(os.path.relpath(out.fs_path, repo.root_dir)): out for out in dvc_stage.outs}
         files = parcel.read(path for path, out in written.items() if not out.use_cache or FIGURES & set(map(str, path.parents)))
-        entry = lockfile.plain(Path(own.path).with_name("dvc.lock"))[sent.name]
+        entry = lockfile.plain(Path(dvc_stage.path).with_name("dvc.lock"))[sent.name]
     log.info("pulled in %.1f s, ran %.1f s, pushed in %.1f s", ready - begun, done - ready, time.monotonic() - done)
     return parcel.Answer(**said, entry=entry, files=files)
 
@@ -276,7 +276,7 @@ def _slots(sent: parcel.Order) -> slots.Slots | None:
     stage_ = graph.one(sent.address)
     if stage_.meta.resource not in slots.KINDS:
         return None
-    wanted = slots.asked(params.load(), stage_)
+    wanted = slots.demand(params.load(), stage_)
     while not (held := slots.take(stage_.meta.resource, wanted)):
         time.sleep(1)
     return held

@@ -125,9 +125,9 @@ def serve(pool: str, queues: list[str], limit: int) -> None:
         asyncio.run(_until_told(Worker(pool, queues, name, limit=limit)))
 
 
-async def _until_told(own: Worker) -> None:
+async def _until_told(worker: Worker) -> None:
     """Work until Ctrl-C or SIGTERM."""
     task = asyncio.current_task()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    await own.start(printer=lambda _: None)
+    await worker.start(printer=lambda _: None)

@@ -93,26 +93,26 @@ def lost(plan: Sequence[graph.Stage], states: Mapping[str, str]) -> set[str]:
     """Names of unchanged stages whose data another one is to read, and which neither this machine nor the remote has any more: a lock file
     may have come with git to a store that is new."""
     needed = {name for stage in plan if states[stage.name] != "unchanged" for name in stage.upstream}
-    asked = [stage for stage in plan if stage.name in needed and states[stage.name] == "unchanged"]
-    if not asked:
+    candidates = [stage for stage in plan if stage.name in needed and states[stage.name] == "unchanged"]
+    if not candidates:
         return set()
     check_remote()  # one that does not answer has not lost anything
-    found, log = set(), logging.getLogger("dvc")
+    names, log = set(), logging.getLogger("dvc")
     before = log.level
     log.setLevel(logging.CRITICAL)  # DVC names hashes, at length
     try:
         with repository.opened(wait=True) as repo:
-            for stage in asked:
+            for stage in candidates:
                 try:
                     gone = any(repo.cloud.status(ids).missing for ids in repo.used_objs([stage.address]).values())
                 except RevCollectionError as error:  # the list of a folder's files is gone itself
                     if not isinstance(error.__cause__, CollectCacheError):
                         raise
                     gone = True
-                found |= {stage.name} if gone else set()
+                names |= {stage.name} if gone else set()
     finally:
         log.setLevel(before)
-    return found
+    return names
 
 
 class Pool:
@@ -200,11 +200,11 @@ class Pool:
             lines = lockfile.plain(path)
             names = [each.name for each in (*upstream, stage) if Path(each.file).with_name("dvc.lock") == path and each.name in lines]
             entries[path.as_posix()] = {name: lines[name] for name in names}
-        own = env | {tracking.USER: tracking.user()}
+        stage_env = env | {tracking.USER: tracking.user()}
         if address := services.page(services.MLFLOW):
-            own[services.MLFLOW.variable] = without_secrets(address)  # what is sent can be read on Prefect's page
-        elif tracking.OFF not in own:
-            own = {tracking.OFF: "off"}
+            stage_env[services.MLFLOW.variable] = without_secrets(address)  # what is sent can be read on Prefect's page
+        elif tracking.OFF not in stage_env:
+            stage_env = {tracking.OFF: "off"}
             self._runs.say_once(
                 "MLflow's server is not running, so stages on other machines are not recorded; start it by `sesame up`"
             )
@@ -212,7 +212,7 @@ class Pool:
         resolved = parcel.read([resolve.file_of(kind, name or "all")])
         return parcel.Order(
             self.commit, self.patch, stage.address, stage.name, [each.address for each in upstream], resolved, entries, force,
-            stage.meta.timeout, own,
+            stage.meta.timeout, stage_env,
         )  # fmt: skip
 
     def _send(self, stage: graph.Stage, order: parcel.Order, sent: SentStage, key: str) -> UUID | None:
@@ -233,8 +233,8 @@ class Pool:
     def _answer(self, run_id: UUID) -> parcel.Answer | None:
         """What a stage left when it ended; None of one that was lost."""
         wanted = ArtifactFilter(key=ArtifactFilterKey(any_=[pool_stage.answer_key(run_id)]))
-        found = self._runs.client.read_artifacts(artifact_filter=wanted)
-        return parcel.Answer.unpacked(found[0].data) if found else None
+        artifacts = self._runs.client.read_artifacts(artifact_filter=wanted)
+        return parcel.Answer.unpacked(artifacts[0].data) if artifacts else None
 
     def _taken(self, stage: graph.Stage, order: parcel.Order, answer: parcel.Answer, seconds: float) -> Outcome:
         """Write down what came of a stage."""
@@ -258,13 +258,23 @@ class Pool:
 
 def _same(stage: graph.Stage, order: parcel.Order) -> bool:
     """Whether a stage's last run read exactly what the stages before it have left now, as far as that can be told from lock files."""
-    entries = {name: own for lines in order.entries.values() for each in lines.values() for name, own in lockfile.parsed(each).items()}
+    entries = {
+        name: entry
+        for lines in order.entries.values()
+        for each in lines.values()
+        for name, entry in lockfile.parsed(each).items()
+    }
     if stage.name not in entries:
         return False
-    made = {out["path"]: out.get("md5") for name, own in entries.items() if name != stage.name for out in own.get("outs", ())}
+    outputs = {
+        out["path"]: out.get("md5")
+        for name, entry in entries.items()
+        if name != stage.name
+        for out in entry.get("outs", ())
+    }
     read = {dep["path"]: dep.get("md5") for dep in entries[stage.name].get("deps", ())}
-    inside = any(path.startswith(f"{dep}/") for path in made for dep in read)  # a folder of many stages: who knows
-    return not inside and all(made.get(path, md5) == md5 for path, md5 in read.items())
+    inside = any(path.startswith(f"{dep}/") for path in outputs for dep in read)  # a folder of many stages: who knows
+    return not inside and all(outputs.get(path, md5) == md5 for path, md5 in read.items())
 
 
 def _wrong(stage: graph.Stage, order: parcel.Order, answer: parcel.Answer) -> str:
@@ -272,8 +282,8 @@ def _wrong(stage: graph.Stage, order: parcel.Order, answer: parcel.Answer) -> st
     [(name, entry)] = lockfile.parsed(answer.entry).items()
     if name != stage.name or entry.get("cmd") != stage.cmd:
         return f"it ran `{entry.get('cmd')}` as {name}"
-    if made := {out["path"] for out in entry.get("outs", ())} ^ set(stage.outs):
-        return f"it wrote other outputs, they differ in {', '.join(sorted(made))}"
+    if difference := {out["path"] for out in entry.get("outs", ())} ^ set(stage.outs):
+        return f"it wrote other outputs, they differ in {', '.join(sorted(difference))}"
     written = {out["path"]: out.get("md5") for out in entry.get("outs", ())}
     for path, text in answer.files.items():
         inside = [out for out in written if Path(out) in Path(path).parents]

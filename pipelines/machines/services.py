@@ -56,13 +56,21 @@ def command(service: Service, port: int) -> tuple[list[str], dict[str, str]]:
     pages = [f"http://{host}:{port}" for host in ("127.0.0.1", "localhost")]
     if service is PREFECT:
         # the page asks port 4200 unless it is told, where another checkout's server may be
-        own = {"PREFECT_SERVER_UI_API_URL": pages[0] + PREFECT.api, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": ",".join(pages)}
-        own |= {PAGES: ",".join(pages), "PREFECT__SERVER_FINAL": "1"}
-        return [sys.executable, "-m", "uvicorn", "--factory", "pipelines.machines.prefect_server:create_app", *place], own
+        variables = {
+            "PREFECT_SERVER_UI_API_URL": pages[0] + PREFECT.api,
+            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": ",".join(pages),
+        }
+        variables |= {PAGES: ",".join(pages), "PREFECT__SERVER_FINAL": "1"}
+        return [
+            sys.executable, "-m", "uvicorn", "--factory", "pipelines.machines.prefect_server:create_app", *place,
+        ], variables  # fmt: skip
     tracking.connected()  # its tables are made here, once, and not by the server's workers at the same time
-    own = {"MLFLOW_BACKEND_STORE_URI": tracking.uri(), "MLFLOW_DEFAULT_ARTIFACT_ROOT": Path("mlartifacts").resolve().as_uri()}
-    own |= {PAGES: ",".join(pages)}
-    return [sys.executable, "-m", "mlflow", "server", *place, "--workers", "1", "--app-name", "sesame"], own
+    variables = {
+        "MLFLOW_BACKEND_STORE_URI": tracking.uri(),
+        "MLFLOW_DEFAULT_ARTIFACT_ROOT": Path("mlartifacts").resolve().as_uri(),
+    }
+    variables |= {PAGES: ",".join(pages)}
+    return [sys.executable, "-m", "mlflow", "server", *place, "--workers", "1", "--app-name", "sesame"], variables
 
 
 def environment() -> dict[str, str]:
@@ -165,11 +173,11 @@ def up(service: Service) -> str:
 def _start(service: Service) -> dict:
     port = _free(service.port)
     address = f"http://127.0.0.1:{port}"
-    started, own = command(service, port)
+    started, variables = command(service, port)
     with (STATE / f"{service.name}.log").open("w") as log:
         server = subprocess.Popen(
             started,
-            env=os.environ | environment() | own,
+            env=os.environ | environment() | variables,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -45,13 +45,14 @@ def answers(all_params: params.Params, model: str) -> None:
     ]  # fmt: skip
     terminal.table(columns, rows, f"Cost of answers of {model}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    energy, own = all_params.energy, all_params.price
+    energy, price = all_params.energy, all_params.price
     terminal.say(
         f"on one thread of this machine, {EXAMPLES} examples, one at a time and 32 together, "
         f"{measure.ROUNDS} times; the model "
         "alone, without tokenization; MiB of weights (peak of this process with libraries: "
         f"{peak:,.0f}); energy estimated per core "
-        f"({energy.watts_per_core:g} W, PUE {energy.pue:g}); {own.core_hour.preemptible:g} to {own.core_hour.on_demand:g} USD a core-hour, "
+        f"({energy.watts_per_core:g} W, PUE {energy.pue:g}); "
+        f"{price.core_hour.preemptible:g} to {price.core_hour.on_demand:g} USD a core-hour, "
         "32 together to one at a time",
         "dim",
     )
@@ -70,10 +71,11 @@ def _row(all_params: params.Params, model: str, task: str, recipe: params.Recipe
     times = measure.times({"own": answer}, {"own": inputs}, "own", EXAMPLES)["own"]
     alone, together = float(times.alone.mean()), float(np.median(times.together))
     hours = [1000 * seconds / 3600 for seconds in (together, alone)]
-    kwh = [all_params.energy.pue * all_params.energy.watts_per_core * own / 1000 for own in hours]
+    kwh = [all_params.energy.pue * all_params.energy.watts_per_core * duration / 1000 for duration in hours]
     rates = all_params.price.core_hour
     usd = f"{short(hours[0] * rates.preemptible)} – {short(hours[1] * rates.on_demand)}"
     return [
-        task, recipe.method, *(f"{1e3 * np.quantile(times.alone, own):.2f}" for own in (0.5, 0.95)), f"{1 / alone:,.0f}",
+        task, recipe.method,
+        *(f"{1e3 * np.quantile(times.alone, quantile):.2f}" for quantile in (0.5, 0.95)), f"{1 / alone:,.0f}",
         f"{1e3 * together:.3f}", f"{1 / together:,.0f}", f"{operations:,.1f}", f"{size:.2f}", short(kwh[1]), short(kwh[0]), usd,
     ]  # fmt: skip

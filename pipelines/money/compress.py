@@ -36,8 +36,9 @@ def made_of(all_params: params.Params, point: params.Point, model: str) -> bool:
 def plain(all_params: params.Params, model: str) -> str:
     """The point that runs a model unchanged. Raises SesameError if there is none."""
     as_they_are = {
-        own.model: name for name, own in reversed(all_params.efficiency.points.items())
-        if own.init == "pretrained" and own.quantised is own.teacher is own.factorised is None and own.recipe.get("method") != "early_exit"
+        point.model: name for name, point in reversed(all_params.efficiency.points.items())
+        if point.init == "pretrained" and point.quantised is point.teacher is point.factorised is None
+        and point.recipe.get("method") != "early_exit"
     }  # fmt: skip
     if model not in as_they_are:
         raise SesameError(
@@ -63,8 +64,8 @@ def compress(model: str, to: str, task: str | None) -> None:
             f"{path} has no {whole} on {task} with its score on dev; run `sesame run efficiency` to update it"
         )
     table["share"] = table[COSTS[what]] / table[COSTS[what]][whole]
-    own = table["series"].map(lambda point: made_of(all_params, block.points[point], model))
-    ways = table[own & (table.index != whole)].sort_values("share")
+    descendants = table["series"].map(lambda point: made_of(all_params, block.points[point], model))
+    ways = table[descendants & (table.index != whole)].sort_values("share")
     terminal.table(
         ["point", f"of the {what}", "dev", all_params.tasks[task].metric, f"minus {block.base}", "verdict"],
         [[name, f"{row.share:.2f}", f"{row.dev:.3f}", spread(row), row.difference, row.verdict] for name, row in ways.iterrows()],
@@ -85,7 +86,9 @@ def compress(model: str, to: str, task: str | None) -> None:
         f"{whole} has {base.dev:.3f} and {spread(base)}",
         "bold",
     )
-    better = table[~own & (table["share"] <= share) & (table["dev"] >= chosen["dev"])].sort_values("dev", ascending=False)
+    better = table[~descendants & (table["share"] <= share) & (table["dev"] >= chosen["dev"])].sort_values(
+        "dev", ascending=False
+    )
     for name, row in better.iterrows():
         terminal.say(
             f"not worse within the same budget, from another model than {model}: {name}, dev "

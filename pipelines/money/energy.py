@@ -56,7 +56,7 @@ class Meter:
     def kwh(self, pue: float) -> dict[str, float]:
         """By kind, PUE included; empty without counters."""
         self.update()
-        return {kind: pue * own / 3.6e6 for kind, own in self.joules.items()}
+        return {kind: pue * joules / 3.6e6 for kind, joules in self.joules.items()}
 
 
 @contextmanager

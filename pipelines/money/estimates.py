@@ -125,24 +125,30 @@ def _again(
         elif read:
             ratio = now / read
     weights = past.metrics.get("parameters", 0)
-    told = [cost["memory_mib"] * 2**20 for cost in (past.cost, *past.metrics.get("costs", {}).values()) if "memory_mib" in cost]
-    memory = max(told, default=RESIDENT + 16 * weights if work else None)
+    peaks = [
+        cost["memory_mib"] * 2**20
+        for cost in (past.cost, *past.metrics.get("costs", {}).values())
+        if "memory_mib" in cost
+    ]
+    memory = max(peaks, default=RESIDENT + 16 * weights if work else None)
     disk = sum(out.get("size", 0) for out in entry.get("outs", [])) + 12 * weights  # a checkpoint has Adam's moments, too
     return Estimate(fixed or past.cost["seconds"] * ratio, memory, disk, past.source)
 
 
 def _alike(names: Collection[str], lefts: Mapping[str, dict], all_params: params.Params) -> dict[str, Estimate]:
     """Those of the stages that only ask models: each as the median of those that asked models of the same family the same."""
-    wanted = {name: asked for name in names if (asked := trainings.asked(name, all_params))}
-    costs, found, kinds = defaultdict(list), {}, {asked[0] for asked in wanted.values()}
+    wanted = {name: workload for name in names if (workload := trainings.workload(name, all_params))}
+    costs, estimates, kinds = defaultdict(list), {}, {workload[0] for workload in wanted.values()}
     for name, metrics in lefts.items():
         if name.partition("@")[0] in kinds:  # hundreds of others may have run
-            costs[trainings.asked(name, all_params)].append(metrics["cost"])
-    for name, asked in wanted.items():
-        if costs[asked]:
-            memory = max((cost["memory_mib"] * 2**20 for cost in costs[asked] if "memory_mib" in cost), default=None)
-            found[name] = Estimate(statistics.median(cost["seconds"] for cost in costs[asked]), memory, source=ALIKE)
-    return found
+            costs[trainings.workload(name, all_params)].append(metrics["cost"])
+    for name, workload in wanted.items():
+        if costs[workload]:
+            memory = max((cost["memory_mib"] * 2**20 for cost in costs[workload] if "memory_mib" in cost), default=None)
+            estimates[name] = Estimate(
+                statistics.median(cost["seconds"] for cost in costs[workload]), memory, source=ALIKE
+            )
+    return estimates
 
 
 def _counted(work: trainings.Training, lefts: Mapping[str, dict]) -> Estimate:

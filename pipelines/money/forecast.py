@@ -133,8 +133,10 @@ def default_jobs(all_params: params.Params) -> int:
 def forecast(plan: Sequence[graph.Stage], states: Mapping[str, str], all_params: params.Params, jobs: int | None) -> Forecast:
     """The forecast for a run of a plan, given the state of each stage."""
     names = [name for name, state in states.items() if state not in ("unchanged", graph.IN_CACHE)]
-    found, files = estimates.of(names, all_params) if names else {}, len(_to_fetch(names, all_params))
-    return Forecast(plan, states, found, files, jobs or default_jobs(all_params), partial(slots.asked, all_params))
+    stage_estimates, files = estimates.of(names, all_params) if names else {}, len(_to_fetch(names, all_params))
+    return Forecast(
+        plan, states, stage_estimates, files, jobs or default_jobs(all_params), partial(slots.demand, all_params)
+    )
 
 
 def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:

@@ -79,8 +79,10 @@ class Training:
         trainer = self.model.trainer
         where = (*self.where, self.devices, self.model.run.strategy, trainer.compile, trainer.recompute)
         recipe = self.tuning and self.tuning.recipe.model_dump(include={"method", "batch_size", "max_length", "hidden_size", "head"})
-        own = recipe or (self.model.objective, self.model.batch_size, tuple(map(repr, self.model.phases)), trainer.accumulate)
-        return self.model.architecture, self.vocab_size, where, own
+        settings = recipe or (
+            self.model.objective, self.model.batch_size, tuple(map(repr, self.model.phases)), trainer.accumulate,
+        )  # fmt: skip
+        return self.model.architecture, self.vocab_size, where, settings
 
     def tokens(self, flops: float, per_step: float) -> float | None:
         """Read in all; None for a budget in minutes. `flops` are those of a token, `per_step` the tokens of a step."""
@@ -139,7 +141,7 @@ def _member(kind: str, name: str, all_params: params.Params) -> params.Member | 
     return next((member for member in params.members(all_params.studies) if member.name == name), None)
 
 
-def asked(stage_name: str, all_params: params.Params) -> tuple | None:
+def workload(stage_name: str, all_params: params.Params) -> tuple | None:
     """What a stage that trains nothing asks of models: its kind, their family, the evaluations, and how often. Where it is the same, stages
     take about the same time. None for another stage, and for a model from elsewhere."""
     kind, _, name = stage_name.partition("@")
@@ -193,8 +195,8 @@ def _derived(all_params: params.Params, derived: params.Derived) -> Training | N
     if not isinstance(derived.by, params.Training):
         return None  # seconds
     architecture = all_params.architecture(derived.start)
-    own = {key: getattr(derived.by, key) for key in params.Training.model_fields}
-    model = params.Model.model_construct(**own, encoding=derived.on.partition("/")[2], architecture=architecture)
+    fields = {key: getattr(derived.by, key) for key in params.Training.model_fields}
+    model = params.Model.model_construct(**fields, encoding=derived.on.partition("/")[2], architecture=architecture)
     return _training(all_params, model, 1)
 
 

@@ -71,7 +71,7 @@ def read(variants: Sequence[Variant]) -> Checkout:
     _names([variant.name for variant in variants])
     untracked = [path for path in git("ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if path]
     patterns = {pattern for variant in variants for pattern in _patterns(YAML(typ="safe").load(variant.text))}
-    links = {path for pattern in patterns for path in files.found(pattern)}
+    links = {path for pattern in patterns for path in files.matches(pattern)}
     _check([path for path in untracked if path not in links])
     patch, lock = git("diff", *DIFF, "HEAD"), Path("dvc.lock").read_bytes() if "dvc.lock" in untracked else None
     # with -z, or git writes `é` as \303\251

@@ -82,7 +82,10 @@ def read(name: str) -> Side:
             f"params.yaml of {name} is not valid in this version; all stages with figures there are compared", "yellow"
         )
         declared = [tuple(stage.split("@")) for stage in {**locked, **kept} if "@" in stage]
-    figures = {(stage, own): _figures(locked.get(f"{stage}@{own}", {}), kept.get(f"{stage}@{own}"), name) for stage, own in declared}
+    figures = {
+        (stage, item): _figures(locked.get(f"{stage}@{item}", {}), kept.get(f"{stage}@{item}"), name)
+        for stage, item in declared
+    }
     return Side(name, written, locked, {key: measured for key, measured in figures.items() if measured})
 
 
@@ -213,11 +216,11 @@ def _elsewhere(ours: dict, theirs: dict) -> bool:
     def side(stage: dict, key: str) -> dict[str, str]:
         return {item["path"]: item.get("md5") for item in stage.get(key, ())}
 
-    def made(stage: dict) -> dict[str, str]:
+    def outputs(stage: dict) -> dict[str, str]:
         return {path: md5 for path, md5 in side(stage, "outs").items() if not path.startswith(TIMED)}
 
     same_inputs = all(ours.get(key) == theirs.get(key) for key in ("cmd", "params")) and side(ours, "deps") == side(theirs, "deps")
-    return same_inputs and made(ours) != made(theirs)
+    return same_inputs and outputs(ours) != outputs(theirs)
 
 
 def _spread(values: list[float | None]) -> str:

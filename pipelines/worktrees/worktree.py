@@ -61,11 +61,11 @@ def share(worktree: Path, config: Mapping[str, Any], cache: str, links: Iterable
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(Path(link).resolve())
-    with _Config(worktree / ".dvc").edit("local") as own:
-        own.clear()  # a pool's worktree is there for long: what was dropped here goes there, too
-        own.update(deepcopy(dict(config)))
-        own.setdefault("cache", {}).update(dir=cache, type=LINKS)
-        own.setdefault("core", {}).update(site_cache_dir=str(worktree / ".dvc/tmp/site"))  # goes with the worktree
+    with _Config(worktree / ".dvc").edit("local") as settings:
+        settings.clear()  # a pool's worktree is there for long: what was dropped here goes there, too
+        settings.update(deepcopy(dict(config)))
+        settings.setdefault("cache", {}).update(dir=cache, type=LINKS)
+        settings.setdefault("core", {}).update(site_cache_dir=str(worktree / ".dvc/tmp/site"))  # goes with the worktree
 
 
 def disk(folder: Path) -> int:

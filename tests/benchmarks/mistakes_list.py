@@ -88,7 +88,7 @@ MISTAKES = [
     Mistake("sentences that end behind a quote are not cut", "components/text/corpora/sentences.py",
             " or (line[at : at + 1] in _CLOSING and SENTENCE_END.match(line, at + 1))", "", named("corpora")),
     Mistake("lines counted from the shard's first", "components/text/corpora/shards/steps.py",
-            "int(found[1]) + before", "int(found[1])", named("shards")),
+            "int(match[1]) + before", "int(match[1])", named("shards")),
     Mistake("decontamination by the letter", "components/text/corpora/mix.py",
             "return key_of(sentence) in self.keys", "return sentence in self.keys", named("corpora")),
     Mistake("near duplicates stay where a word was added", "components/text/corpora/mix.py",
@@ -171,7 +171,7 @@ MISTAKES = [
     # what a stage depends on
     Mistake("a closure of one step", CLOSURE, "waiting += [*imported(module), ", "waiting += [", named("resume")),
     Mistake("templates are not watched", CLOSURE, "return sorted(written | read)", "return sorted(written)", named("resume")),
-    Mistake("comments make stale", CLOSURE, "lines[row - 1] = lines[row - 1][:column]", "pass", named("resume")),
+    Mistake("docstrings make stale", CLOSURE, "for part in node if not _docstring(part)", "for part in node", named("resume")),
     Mistake("a default is not watched", "components/core/config.py", 'self.model_dump(mode="json"))',
             'self.model_dump(mode="json", exclude_unset=True))', named("resume")),
     Mistake("where it runs is watched", "components/core/config.py",

@@ -87,7 +87,7 @@ def test_a_stage_asks_for_what_its_training_is_set_to(three):
     checked = params.check(raw)
 
     def wanted(name: str, resource: str) -> int:
-        return slots.asked(checked, graph.Stage(name, (), "", graph.Meta(resource=resource)))
+        return slots.demand(checked, graph.Stage(name, (), "", graph.Meta(resource=resource)))
 
     stages = ("pretrain@bert", "pretrain@gpt", "finetune@bert-same", "variant@rate-15-1")
     asked = {name: wanted(name, slots.GPU) for name in stages}

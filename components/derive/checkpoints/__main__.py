@@ -51,10 +51,12 @@ def fetch(source: params.Source, folder: Path) -> None:
 
 def _require(folder: Path, patterns: tuple[str, ...]) -> None:
     """Raises SesameError where a checkpoint has no file with such a name."""
-    found = sorted(path.name for path in folder.iterdir())
-    if not any(fnmatchcase(name, pattern) for name in found for pattern in patterns):
+    names = sorted(path.name for path in folder.iterdir())
+    if not any(fnmatchcase(name, pattern) for name in names for pattern in patterns):
         wanted, known = " or ".join(patterns), " ".join(READ)
-        raise SesameError(f"the source has no {wanted}; of the kinds that are read ({known}) it has: {', '.join(found) or 'none'}")
+        raise SesameError(
+            f"the source has no {wanted}; of the kinds that are read ({known}) it has: {', '.join(names) or 'none'}"
+        )
 
 
 def describe(folder: Path, family: str) -> tuple[Layout, params.Architecture, int]:
@@ -158,7 +160,8 @@ def bring(all_params: params.Params, name: str, run: Run) -> dict:
         wide.vocab_size = vocab_size
         with torch.device("meta"):
             shapes, ours = (
-                {key: value.shape for key, value in store.build(architecture, own).state_dict().items()} for own in (wide, tokens)
+                {key: value.shape for key, value in store.build(architecture, tokenizer).state_dict().items()}
+                for tokenizer in (wide, tokens)
             )
         state, absent, others = layout.read(layout.prepare(read_weights(source), architecture), shapes)
         state = {key: value[: ours[key][0]] if ours[key] != shapes[key] else value for key, value in state.items()}

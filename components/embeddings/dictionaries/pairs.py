@@ -68,12 +68,12 @@ def check(
 
     Raises SesameError where a list is for other languages than the vectors, or for the other direction.
     """
-    found = sum(word in here and translation in there for word, translation in listed)
+    count = sum(word in here and translation in there for word, translation in listed)
     known = sum(word in here and translation in there for word, translation in otherwise)
-    if known > 1.1 * found:
+    if known > 1.1 * count:
         print(
-            f"dictionary.{part}: {found:,} of {len(listed):,} pairs are in the two vocabularies, in the other case {known:,}: leave "
-            "`lowercase` out, or set it as in the vectors",
+            f"dictionary.{part}: {count:,} of {len(listed):,} pairs are in the two vocabularies, "
+            f"in the other case {known:,}: leave `lowercase` out, or set it as in the vectors",
             flush=True,
         )
     # words with the same spelling in both languages have no direction
@@ -85,7 +85,7 @@ def check(
             f"dictionary.{part}: {forward} of {len(apart)} pairs are a word of the source and one of the target, {backward} the other way "
             "round: set `reverse`, or swap `source` and `target`"
         )
-    if listed and not found:
+    if listed and not count:
         raise SesameError(f"dictionary.{part}: none of its {len(listed)} pairs is in the two vocabularies")
 
 

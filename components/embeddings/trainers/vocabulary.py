@@ -17,11 +17,11 @@ def check(words: int, needed: int, settings: params.Vectors) -> None:
 
 def with_neighbours(words: Sequence[str], sentences: Iterable[Sequence[str]]) -> list[int]:
     """The indices of the words that occur next to another one of them; prints how many do not, and so have no vector."""
-    known, found = set(words), set()
+    known, neighbours = set(words), set()
     for sentence in sentences:
         present = [word for word in sentence if word in known]
-        found.update(present if len(present) > 1 else ())
-    return report([i for i, word in enumerate(words) if word in found], len(words))
+        neighbours.update(present if len(present) > 1 else ())
+    return report([i for i, word in enumerate(words) if word in neighbours], len(words))
 
 
 def report(kept: list[int], total: int) -> list[int]:

@@ -295,13 +295,13 @@ def candidates(documents: Iterable[Sequence[str]], seed: int = 0) -> list[Pair]:
 
 def balanced(pairs: Sequence[Pair], seed: int = 0) -> Chosen:
     """As many pairs of each direction, drawn with the seed: a unigram solves one half."""
-    chosen, found, kept = [], {}, {}
+    chosen, counts, kept = [], {}, {}
     for paradigm, directions in _by_direction(pairs).items():
-        found[paradigm] = (len(directions[0]), len(directions[1]))
-        size = min(found[paradigm])
+        counts[paradigm] = (len(directions[0]), len(directions[1]))
+        size = min(counts[paradigm])
         chosen += [pair for side in directions for pair in _smallest(side, lambda pair: _hash(seed, *pair[3:]), size)]
         kept[paradigm] = 2 * size
-    return Chosen(chosen, found, kept)
+    return Chosen(chosen, counts, kept)
 
 
 def core(pairs: Sequence[Pair], ngrams: NGrams, orders: Sequence[int] = (2, 3)) -> Chosen:
@@ -317,7 +317,7 @@ def core(pairs: Sequence[Pair], ngrams: NGrams, orders: Sequence[int] = (2, 3)) 
     margins = np.stack([good[order] - bad[order] for order in orders])
     margin = {pair.id: float(value) for pair, value in zip(pairs, margins.max(0), strict=True)}
     solved = {pair.id: bool(value) for pair, value in zip(pairs, (margins > TIE).all(0), strict=True)}
-    chosen, found, kept = [], {}, {}
+    chosen, counts, kept = [], {}, {}
     for paradigm, directions in _by_direction(pairs).items():
         hard = [[pair for pair in side if margin[pair.id] <= TIE] for side in directions]
         easy = [[pair for pair in side if solved[pair.id]] for side in directions]
@@ -326,9 +326,9 @@ def core(pairs: Sequence[Pair], ngrams: NGrams, orders: Sequence[int] = (2, 3)) 
             size = min(len(hard[side]), len(easy[1 - side]))
             for some in (hard[side], easy[1 - side]):
                 selected += _smallest(some, lambda pair: margin[pair.id], size)
-        found[paradigm], kept[paradigm] = (len(hard[0]), len(hard[1])), len(selected)
+        counts[paradigm], kept[paradigm] = (len(hard[0]), len(hard[1])), len(selected)
         chosen += selected
-    return Chosen(chosen, found, kept)
+    return Chosen(chosen, counts, kept)
 
 
 def _by_direction(pairs: Sequence[Pair]) -> dict[str, tuple[list[Pair], list[Pair]]]:

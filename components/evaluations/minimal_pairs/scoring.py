@@ -96,7 +96,10 @@ def score_spans(
     offsets = [spans_of_ids for _, spans_of_ids in tokenizer.encode_offsets(list(sentences))]
     members = [span_of_tokens(*sentence) for sentence in zip(sentences, offsets, spans, strict=True)]
     by_token, fits = _by_token(model, tokenizer, ids, words, protocol, [member >= 0 for member in members])
-    sums = [np.full(len(own), np.nan if values is None else 0.0) for values, own in zip(by_token, spans, strict=True)]
+    sums = [
+        np.full(len(spans_of_sentence), np.nan if values is None else 0.0)
+        for values, spans_of_sentence in zip(by_token, spans, strict=True)
+    ]
     for total, values, member in zip(sums, by_token, members, strict=True):
         if values is not None:
             np.add.at(total, member[member >= 0], values[member >= 0])

@@ -86,7 +86,7 @@ class TextToTextKind(PromptedKind):
     def names_by_ids(self, texts: Mapping[str, str]) -> dict[tuple[int, ...], str]:
         """Ids of the texts, cut to the length that is generated -> names. Ids that two texts share name neither of them."""
         ids = [tuple(ids[: self.longest]) for ids in self.answers(list(texts.values()))]
-        return {own: name for own, name in zip(ids, texts, strict=True) if ids.count(own) == 1}
+        return {answer: name for answer, name in zip(ids, texts, strict=True) if ids.count(answer) == 1}
 
 
 def _as_written(text: str, passage: str) -> str:
@@ -96,8 +96,8 @@ def _as_written(text: str, passage: str) -> str:
     edges = list(enumerate(accumulate(map(len, folded), initial=0)))
     begins, ends = {edge: i for i, edge in edges}, {edge: i for i, edge in reversed(edges)}  # white space has no width
     wanted, joined = _folded(text), "".join(folded)
-    for found in re.finditer(f"(?={re.escape(wanted)})", joined) if wanted else ():
-        begin, end = found.start(), found.start() + len(wanted)
+    for match in re.finditer(f"(?={re.escape(wanted)})", joined) if wanted else ():
+        begin, end = match.start(), match.start() + len(wanted)
         # whole characters alone: 서우 is within 서울 where these are decomposed, and cafe within café
         if begin in begins and end in ends and not any(map(unicodedata.combining, joined[end : end + 1])):
             return passage[begins[begin] : ends[end]]

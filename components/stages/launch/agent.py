@@ -99,17 +99,18 @@ def network_interface(head: str) -> dict[str, str]:
         family, kind, _, _, address = socket.getaddrinfo(*parsed_address(head), type=socket.SOCK_DGRAM)[0]
         with suppress(OSError), socket.socket(family, kind) as there:
             there.connect(address)  # which sends nothing
-            own = there.getsockname()[0]
+            ip = there.getsockname()[0]
             for name, addresses in psutil.net_if_addrs().items():
-                if any(other.address == own for other in addresses) and not ipaddress.ip_address(own).is_loopback:
+                if any(other.address == ip for other in addresses) and not ipaddress.ip_address(ip).is_loopback:
                     return {"GLOO_SOCKET_IFNAME": name}
     return {}
 
 
-def run_agent(head: str, run: Running, training: dict[str, Any], own: str) -> None:
+def run_agent(head: str, run: Running, training: dict[str, Any], node: str) -> None:
     """Start this node's processes, and again when there is need, until all are done. Raises SesameError where they have failed."""
     rendezvous, nodes = run.rendezvous, run.rendezvous.min_nodes or run.num_nodes
-    signals = "SIGHUP,SIGQUIT" if not own.startswith(JOINER) else "SIGTERM,SIGINT,SIGHUP,SIGQUIT"  # the head tells the others first
+    # the head tells the others first
+    signals = "SIGHUP,SIGQUIT" if not node.startswith(JOINER) else "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
     with suppress(ValueError):  # `join` comes here more than once
         rendezvous_handler_registry.register("sesame", _rendezvous)
     for logger in logging.root.manager.loggerDict:
@@ -119,7 +120,7 @@ def run_agent(head: str, run: Running, training: dict[str, Any], own: str) -> No
     with TemporaryDirectory(prefix="sesame-") as logs, environment(variables):
         config = LaunchConfig(
             min_nodes=nodes, max_nodes=run.num_nodes, nproc_per_node=processes_per_node(run), run_id=training["attempt"],
-            max_restarts=rendezvous.restarts, rdzv_backend="sesame", rdzv_endpoint=head, local_addr=own,
+            max_restarts=rendezvous.restarts, rdzv_backend="sesame", rdzv_endpoint=head, local_addr=node,
             rdzv_configs={
                 "join_timeout": int(rendezvous.wait) or 1, "last_call_timeout": LAST_CALL,
                 "keep_alive_interval": 2, "keep_alive_max_attempt": 5,

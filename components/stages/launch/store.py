@@ -104,7 +104,7 @@ def limit_waits(port: int) -> None:
     options = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3, socket.TCP_USER_TIMEOUT: int(PATIENCE * 1000)}
     for connection in psutil.Process().net_connections("tcp"):
         if connection.raddr and connection.raddr.port == port:
-            with socket.socket(fileno=os.dup(connection.fd)) as own:
-                own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            with socket.socket(fileno=os.dup(connection.fd)) as duplicate:
+                duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 for option, value in options.items():
-                    own.setsockopt(socket.IPPROTO_TCP, option, value)
+                    duplicate.setsockopt(socket.IPPROTO_TCP, option, value)

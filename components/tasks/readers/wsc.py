@@ -44,8 +44,10 @@ def _words_at(place: str, sentence: str, span: str, index: int) -> tuple[int, in
         first, end = words[index][0], words[index + len(span.split()) - 1][1]
         if _bare(sentence[first:end]) & _bare(span):
             return first, end
-    found = f"{sentence[words[index][0] :][:40]!r} is" if 0 <= index < len(words) else f"there are only {len(words)} words"
-    raise SesameError(f"{place}: {span!r} is not at word {index} of its text, {found} there")
+    content = (
+        f"{sentence[words[index][0] :][:40]!r} is" if 0 <= index < len(words) else f"there are only {len(words)} words"
+    )  # fmt: skip
+    raise SesameError(f"{place}: {span!r} is not at word {index} of its text, {content} there")
 
 
 def _bare(words: str) -> set[str]:

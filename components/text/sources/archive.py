@@ -38,9 +38,9 @@ def _members(archive: Path | BinaryIO, name: str) -> Members:
             symbolic = {info.name: info.linkname for info in tar if info.issym()}
         except tarfile.ReadError:
             opened = zipfile.ZipFile(archive)
-            found = [info for info in opened.infolist() if not info.is_dir()]
-            files = {info.filename: (lambda info=info: opened.open(info)) for info in found if not _is_link(info)}
-            hard, symbolic = {}, {info.filename: opened.read(info).decode() for info in found if _is_link(info)}
+            entries = [info for info in opened.infolist() if not info.is_dir()]
+            files = {info.filename: (lambda info=info: opened.open(info)) for info in entries if not _is_link(info)}
+            hard, symbolic = {}, {info.filename: opened.read(info).decode() for info in entries if _is_link(info)}
         beside = {link: posixpath.join(posixpath.dirname(link), target) for link, target in symbolic.items()}
         return _resolve_links(files, hard | beside)
     except (*DAMAGED, ValueError) as error:  # ValueError: names that are no text, places before the beginning

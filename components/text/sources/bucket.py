@@ -31,7 +31,7 @@ def _all(source: params.BucketSource) -> Iterator[SourceFile]:
         except (ImportError, ValueError) as error:
             raise SesameError(f"bucket: {address}: {one_line(error)}") from None
         with _answering(address):
-            paths = sorted(found for found, about in files.glob(path, detail=True).items() if about["type"] == "file")
+            paths = sorted(name for name, about in files.glob(path, detail=True).items() if about["type"] == "file")
         if not paths:
             raise SesameError(f"bucket: nothing at {address!r}; check the address, and what the keys in the environment may list")
         for path in paths:

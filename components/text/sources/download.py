@@ -178,12 +178,12 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         yield seen
         inner = getattr(seen, "reason", None)
         inside = [inner, *seen.args[::-1]]  # `("Connection aborted.", BadStatusLine(...))`
-        seen = next((own for own in inside if isinstance(own, BaseException)), None)
+        seen = next((candidate for candidate in inside if isinstance(candidate, BaseException)), None)
 
 
 def _tls(error: BaseException) -> str:
     """OpenSSL's message on the connection or the server's certificate, from inside the errors wrapped around it."""
-    cause = next((own for own in _causes(error) if isinstance(own, ssl.SSLError)), None)
+    cause = next((candidate for candidate in _causes(error) if isinstance(candidate, ssl.SSLError)), None)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"certificate not trusted, {cause.verify_message}; REQUESTS_CA_BUNDLE may name a file of those to trust"
     return str(cause or error)

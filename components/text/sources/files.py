@@ -10,7 +10,7 @@ from components.core.errors import SesameError
 from components.text.sources.file import SourceFile
 
 
-def found(pattern: str) -> list[str]:
+def matches(pattern: str) -> list[str]:
     """What is at a path or glob, `~` being the user's folder. A path that is there is no glob: `text[1].txt` would be `text1.txt`, another
     file."""
     pattern = os.path.expanduser(pattern)
@@ -24,7 +24,7 @@ def open_files(source: params.FilesSource) -> Iterator[SourceFile]:
     """
     paths: dict[str, str] = {}  # where a file really is -> how it was found
     for pattern in source.paths:
-        matching = sorted(path for path in found(pattern) if Path(path).is_file())
+        matching = sorted(path for path in matches(pattern) if Path(path).is_file())
         if not matching:
             raise SesameError(f"files: nothing at {pattern!r} (looked in {Path.cwd()})")
         for path in matching:

@@ -42,12 +42,12 @@ def _in_range(keys: np.ndarray, number: int, of: int) -> np.ndarray:
 
 def _rows_between(folder: Path, begin: int, end: int) -> np.ndarray:
     """The rows of all files of a folder whose first column, by which each file is sorted, is in [begin, end)."""
-    found = []
+    slices = []
     for path in sorted(folder.glob("*.npy")):
         rows = np.load(path, mmap_mode="r")
         first, last = np.searchsorted(rows[:, 0], [begin, end])
-        found.append(np.array(rows[first:last]))
-    return np.concatenate(found)
+        slices.append(np.array(rows[first:last]))
+    return np.concatenate(slices)
 
 
 class Exact(PipelineStep):
@@ -87,8 +87,8 @@ class ByShard(PipelineStep):
     def run(self, data=None, rank: int = 0, world_size: int = 1) -> None:
         (target := self.folder / "exact").mkdir(exist_ok=True)
         first = first_documents(self.folder, world_size)
-        found = _rows_between(self.folder / "exact.found", first[rank], first[rank + 1])[:, 0]
-        np.save(target / f"{rank:05}.npy", np.sort(found) - first[rank])
+        numbers = _rows_between(self.folder / "exact.found", first[rank], first[rank + 1])[:, 0]
+        np.save(target / f"{rank:05}.npy", np.sort(numbers) - first[rank])
 
 
 class Sign(PipelineStep):
@@ -181,11 +181,11 @@ class Verify(PipelineStep):
     def _signatures(self, numbers: np.ndarray, first: np.ndarray) -> np.ndarray:
         """(n, 128) of documents of any shard, in any order."""
         wanted, inverse = np.unique(numbers, return_inverse=True)
-        found = []
+        signatures = []
         for shard in np.unique(np.searchsorted(first, wanted, "right") - 1):
             in_shard = wanted[(wanted >= first[shard]) & (wanted < first[shard + 1])] - first[shard]
-            found.append(minhash.Signatures(self.folder / "sign" / f"{shard:05}.bin", self.rows).of(in_shard))
-        return np.concatenate(found)[inverse.ravel()]
+            signatures.append(minhash.Signatures(self.folder / "sign" / f"{shard:05}.bin", self.rows).of(in_shard))
+        return np.concatenate(signatures)[inverse.ravel()]
 
 
 class Choose(PipelineStep):

@@ -36,7 +36,7 @@ def mixed(numbers: np.ndarray) -> np.ndarray:
 
 def word_hashes(raw: bytes) -> np.ndarray:
     """(words,): a polynomial hash of each word of a text, whose words are separated by one space or line end."""
-    found, begin = [], 0
+    hashes, begin = [], 0
     while begin < len(raw):
         end = begin + PIECE
         if end < len(raw):
@@ -47,9 +47,9 @@ def word_hashes(raw: bytes) -> np.ndarray:
         np.cumsum(octets * powers[: len(octets)], out=sums[1:])
         gaps = np.flatnonzero((octets == 32) | (octets == 10))
         firsts = np.concatenate([[0], gaps + 1])
-        found.append((sums[np.append(gaps, len(octets))] - sums[firsts]) * inverses[firsts])
+        hashes.append((sums[np.append(gaps, len(octets))] - sums[firsts]) * inverses[firsts])
         begin = end + 1
-    return np.concatenate(found)
+    return np.concatenate(hashes)
 
 
 @lru_cache(maxsize=1)
@@ -121,9 +121,9 @@ class Signatures:
 
     def of(self, documents: np.ndarray) -> np.ndarray:
         """(n, 128) of `documents`, ascending numbers among the documents that have a signature."""
-        found = [np.empty((0, PERMUTATIONS), np.uint16)]
+        signatures = [np.empty((0, PERMUTATIONS), np.uint16)]
         for number, group in enumerate(self._groups()):
             in_group = documents[(documents >= number * GROUP) & (documents < (number + 1) * GROUP)] - number * GROUP
             if len(in_group):
-                found.append(group[:, in_group].transpose(1, 0, 2).reshape(len(in_group), -1))
-        return np.concatenate(found)
+                signatures.append(group[:, in_group].transpose(1, 0, 2).reshape(len(in_group), -1))
+        return np.concatenate(signatures)

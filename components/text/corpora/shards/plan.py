@@ -37,17 +37,17 @@ def portions(name: str, corpus: params.Corpus) -> list[list[Portion]]:
     files = [file for number, part in enumerate(corpus.parts) for file in _files(f"corpora.{name}, part {number + 1}", number, part)]
     whole = sum(file.size for file in files)
     bounds = [whole * rank // corpus.shards for rank in range(corpus.shards + 1)]
-    found: list[list[Portion]] = [[] for _ in range(corpus.shards)]
+    shards: list[list[Portion]] = [[] for _ in range(corpus.shards)]
     offset, rank = 0, 0
     for file in files:
         while bounds[rank + 1] <= offset:
             rank += 1
         if file.cuts:
-            _cut(corpus.parts[file.part], file, [bound - offset for bound in bounds], rank, found)
+            _cut(corpus.parts[file.part], file, [bound - offset for bound in bounds], rank, shards)
         else:
-            _append(found[rank], corpus.parts[file.part].source, file)
+            _append(shards[rank], corpus.parts[file.part].source, file)
         offset += file.size
-    return found
+    return shards
 
 
 def _append(shard: list[Portion], source: params.Source, file: _File) -> None:
@@ -60,7 +60,7 @@ def _append(shard: list[Portion], source: params.Source, file: _File) -> None:
         shard.append(Portion(file.part, source, file.number, file.number + 1, stamp=stamp))
 
 
-def _cut(part: params.CorpusPart, file: _File, bounds: list[int], rank: int, found: list[list[Portion]]) -> None:
+def _cut(part: params.CorpusPart, file: _File, bounds: list[int], rank: int, shards: list[list[Portion]]) -> None:
     """Cut a file among the shards from `rank` on; `bounds` are the first bytes of the shards, counted from the start of the file."""
     opened = list(sources.open_files(part.source))[file.number]
     with opened.raw() as stream:
@@ -68,7 +68,9 @@ def _cut(part: params.CorpusPart, file: _File, bounds: list[int], rank: int, fou
         while begin < file.size:
             stop, following = _document_end(stream, bounds[rank + 1], file.size, part.reader)
             if following > begin:
-                found[rank].append(Portion(file.part, part.source, file.number, file.number + 1, begin, stop, (file.size, file.changed)))
+                shards[rank].append(Portion(
+                    file.part, part.source, file.number, file.number + 1, begin, stop, (file.size, file.changed),
+                ))  # fmt: skip
             begin, rank = max(begin, following), rank + 1
 
 

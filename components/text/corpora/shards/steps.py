@@ -90,7 +90,7 @@ def _documents(part: params.CorpusPart, portion: Portion) -> Iterator[list[str]]
         with file.raw() as stream:
             before = stream.read(portion.begin).count(b"\n")
         place = re.compile(re.escape(f"{file.name}, line ") + r"(\d+)")
-        raise SesameError(place.sub(lambda found: f"{file.name}, line {int(found[1]) + before}", str(error))) from None
+        raise SesameError(place.sub(lambda match: f"{file.name}, line {int(match[1]) + before}", str(error))) from None
 
 
 class Store(PipelineStep):

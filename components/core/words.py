@@ -27,7 +27,8 @@ def _characters(*categories: str, without: range) -> str:
 MARKS = _characters("Mn", "Mc", without=SELECTORS)
 """Combining marks, for use within brackets."""
 LOWER_CASE = _characters("Ll", without=range(0x10D0, 0x1100))
-"""Small letters, for use within brackets. Georgian's are said to be such, but have no capitals at the beginning of a sentence."""
+"""Small letters, for use within brackets. Georgian's are not among them, though Unicode calls them small: its sentences
+begin without a capital."""
 
 
 def _word(letter: str) -> str:

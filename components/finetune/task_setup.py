@@ -148,8 +148,13 @@ class TaskSetup:
         """A function that scores predictions on dev, by default with the task's main metric; None where that is undefined."""
         return lambda predictions: metrics.evaluate(self.task, "dev", self.examples["dev"], predictions)[metric or self.task.metric]
 
-    def protocol(self, recipe: params.Recipe, split: str | None = None, note: str = "", each_seed_draws: bool = True) -> str:
-        """Describe, for every table, the examples and settings behind the scores. `each_seed_draws`: trained on what `for_seed` gives."""
+    def protocol(
+        self, recipe: params.Recipe, split: str | None = None, note: str = "", each_seed_draws: bool = True
+    ) -> str:  # fmt: skip
+        """Describe, for every table, the examples and settings behind the scores.
+
+        `each_seed_draws`: whether each seed trains on examples of its own, those of `for_seed`.
+        """
         split = split or reported_split(self.task)
         pairs = f", pairs read {'jointly' if kinds.joined(self.task, recipe) else 'apart'}" if self.pair else ""
         labelled = recipe.shots if recipe.method == "in_context" else len(self.examples["train"])

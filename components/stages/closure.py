@@ -192,11 +192,17 @@ def forget() -> None:
 
 
 def _syntax(node: ast.AST | list | object) -> str:
-    """A syntax tree as text, without docstrings. Comments, line breaks and spare brackets are not in it. Nor are empty fields and
-    what one version of Python alone records, so that all versions write the same."""
+    """Return a syntax tree as text, without docstrings. It has no comments, line breaks and spare brackets.
+
+    Empty fields are left out: versions of Python differ in them.
+    """
     if isinstance(node, ast.AST):
-        fields = ((name, value) for name, value in ast.iter_fields(node) if name not in ("ctx", "kind") and value not in (None, []))
-        return f"{type(node).__name__}({', '.join(f'{name}={_syntax(value)}' for name, value in fields)})"
+        fields = [
+            f"{name}={_syntax(value)}"
+            for name, value in ast.iter_fields(node)
+            if name not in ("ctx", "kind") and value not in (None, [])
+        ]
+        return f"{type(node).__name__}({', '.join(fields)})"
     if isinstance(node, list):
         return f"[{', '.join(_syntax(part) for part in node if not _docstring(part))}]"
     return repr(node)

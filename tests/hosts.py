@@ -96,8 +96,9 @@ class Hosts:
         script = f"hostname {name} && {more} && touch {ready} && sleep infinity; :"  # a shell, which waits for the orphans of its host
         with open(self.folder / f"{name}.said", "w") as said:
             process = psutil.Popen([*within, *NEW, "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        end = time.monotonic() + 20
         while not ready.exists():
-            assert process.poll() is None, Path(said.name).read_text()
+            assert process.poll() is None and time.monotonic() < end, Path(said.name).read_text()
             time.sleep(0.01)
         self.firsts[name] = next(child for child in process.children(recursive=True) if child.name() == "sh")
 

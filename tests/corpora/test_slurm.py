@@ -68,7 +68,7 @@ def test_the_same_bytes(slurm):
     status, said = ended(stage(slurm))
     assert status == 0 and "clean: 3 of 3 tasks" in said, said
     assert written("data/corpora/base") == whole and sorted(Path("tasks.txt").read_text()) == sorted("012" + "0" + "012")
-    until(lambda: not queue(slurm))
+    until(lambda: not queue(slurm), 20)
 
 
 def test_a_task_that_fails_is_a_line(slurm):
@@ -76,7 +76,7 @@ def test_a_task_that_fails_is_a_line(slurm):
     status, said = ended(stage(slurm))
     assert status == 2 and "1 of 3 tasks of the step clean failed on Slurm, or were cancelled; the first one's log is" in said, said
     assert "invalid UTF-8 (byte 0xe9 at 3)" in Path(said.split("log is ")[1].split(";")[0]).read_text()
-    until(lambda: not queue(slurm))
+    until(lambda: not queue(slurm), 20)
 
 
 def test_jobs_that_wait_are_said_and_those_that_are_cancelled_are_not_waited_for(slurm):

@@ -100,7 +100,7 @@ def test_compose(bare, postgresql, store, tmp_path, monkeypatch):  # noqa: F811
         until((bare.path / "begun").exists)
         postgresql.stop()
         (bare.path / "go").touch()
-        output = run.communicate()[0]
+        output = run.communicate(timeout=60)[0]
         assert run.returncode == 1 and "Prefect's server answers 50" in output and "Traceback" not in output
         processes.stop([process.pid for process in started.values()], processes.FIRM)
         postgresql.start()

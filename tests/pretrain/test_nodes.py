@@ -184,7 +184,7 @@ def test_a_node_is_killed_and_the_training_goes_on(project, min_nodes):
             until_saved(6, project, other, head, node)
             workers = psutil.Process(node.pid).children(recursive=True)
             node.kill()
-            until(lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers), 60)
+            until(lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers), 10)
         if min_nodes == 1:
             assert head.wait() == 0, said(project)
         else:
@@ -238,7 +238,7 @@ def test_the_head_is_killed_and_begun_again(project):
             until_saved(6, project, other, head, node)
             workers = psutil.Process(head.pid).children(recursive=True)
             head.kill()
-            until(lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers), 60)
+            until(lambda: not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers), 10)
         with running(project, "components.pretrain", "gpt") as head:
             assert (head.wait(), node.wait()) == (0, 0), said(project) + said(other)
     assert f"127.0.0.1:{port} went away; waits for it" in said(other) and "resumed at step" in said(project)

@@ -92,7 +92,7 @@ MISTAKES = [
     Mistake("decontamination by the letter", "components/text/corpora/mix.py",
             "return key_of(sentence) in self.keys", "return sentence in self.keys", named("corpora")),
     Mistake("near duplicates stay where a word was added", "components/text/corpora/mix.py",
-            "return hashed(words) in self.near or not", "return not", named("corpora")),
+            "return digest_of(\" \".join(words)) in self.near or not", "return not", named("corpora")),
     Mistake("a failed stage leaves its temporary output", STORAGE,
             "    finally:\n        _remove(temporary)", "    finally:\n        pass", named("stage", "test_output_is_whole_or_not_there")),
     Mistake("the old output goes before the new one is whole", STORAGE,

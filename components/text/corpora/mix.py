@@ -5,12 +5,10 @@ A corpus together with the unlabelled training text of tasks, and without any se
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from unicodedata import normalize
-
-import xxhash
 
 from components.core.words import MARKS, UNSPACED, WORD, characters_apart
 from components.params import Params
@@ -18,7 +16,7 @@ from components.stages import stage
 from components.stages.outputs import read_lines, reading
 from components.text import corpora
 from components.text.corpora import SPLITS, Document, writer
-from components.text.corpora.cleaning import words_of
+from components.text.corpora.cleaning import digest_of, words_of
 from components.text.corpora.sentences import sentences
 
 NEAR = 6
@@ -58,7 +56,7 @@ class HeldOut:
 
     def __init__(self, params: Params, tasks: list[str]):
         self.keys: set[str] = set()
-        self.near: set[int] = set()
+        self.near: set[bytes] = set()
         for task in tasks:
             for split in [split for split in params.tasks[task].splits if split != "train"]:
                 for text in chain.from_iterable(texts(task, split, params.tasks[task].kind == "text")):
@@ -73,7 +71,7 @@ class HeldOut:
         words = words_in(text)
         characters = characters_in(plain(text))  # each of which is one of the words
         if len(words) - characters + characters / CHARACTERS >= NEAR:
-            self.near |= {hashed(words), *shortened(words)}
+            self.near |= {digest_of(" ".join(words)), *shortened(words)}
 
     def same(self, sentence: str) -> bool:
         return key_of(sentence) in self.keys
@@ -87,7 +85,7 @@ class HeldOut:
         words = words_in(sentence)
         if len(words) < NEAR - 1:
             return False
-        return hashed(words) in self.near or not self.near.isdisjoint(shortened(words))
+        return digest_of(" ".join(words)) in self.near or not self.near.isdisjoint(shortened(words))
 
 
 def words_in(sentence: str) -> list[str]:
@@ -100,14 +98,9 @@ def characters_in(sentence: str) -> int:
     return 0 if sentence.isascii() else len(_UNSPACED.findall(sentence))
 
 
-def hashed(words: Sequence[str]) -> int:
-    """Return 64 bits for a sentence: of a long text there are as many shortened ones as it has words, too many to keep."""
-    return xxhash.xxh3_64_intdigest(" ".join(words).encode())
-
-
-def shortened(words: Sequence[str]) -> Iterator[int]:
-    """Yield the hash of the sentence without each of its words in turn."""
-    return (hashed((*words[:i], *words[i + 1 :])) for i in range(len(words)))
+def shortened(words: list[str]) -> Iterator[bytes]:
+    """Yield the digest of the sentence without each of its words in turn: of a long text these are too many to keep whole."""
+    return (digest_of(" ".join((*words[:i], *words[i + 1 :]))) for i in range(len(words)))
 
 
 def body(params: Params, name: str, run) -> dict:

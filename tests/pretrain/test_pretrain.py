@@ -248,7 +248,9 @@ def test_a_phase_longer_than_what_a_model_reads_that_goes_on_is_one_line(project
 
 
 ROOMLESS = """
-import resource, sys
+import ctypes, resource, sys
+M_MMAP_THRESHOLD = -3  # malloc gives large blocks back at once, in place of keeping some for the second check
+ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 2**20)
 import torch
 from components import objectives, params
 from components.text import tokenizer

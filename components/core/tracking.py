@@ -56,10 +56,10 @@ def user() -> str:
 
 
 def flatten(value: dict, prefix: str = "") -> dict[str, Any]:
-    """`{"a": {"b": 1}}` -> `{"a.b": 1}`; lists become text."""
+    """`{"a": {"b": 1}}` -> `{"a.b": 1}`."""
     flat: dict[str, Any] = {}
     for key, item in value.items():
-        if isinstance(item, dict):
+        if isinstance(item, dict) and item:
             flat |= flatten(item, f"{prefix}{key}.")
         else:
             flat[f"{prefix}{key}"] = item

@@ -29,6 +29,7 @@ class PeriodicCheckpoint(Callback):
         # validate after the step of the checkpoint: the attempt that saved it was killed before it did
         if step and interval and step % interval == 0 and not any(row["step"] == step for row in module.curve):
             validate(trainer, module, trainer.datamodule.val_dataloader())
+            module.add_row()
 
     def on_train_batch_end(self, trainer: L.Trainer, module: Pretraining, *_) -> None:
         if trainer.world_size > 1 and trainer.global_step % module.config.run.log_every:
@@ -79,13 +80,13 @@ def copy_to_nodes(trainer: L.Trainer, last: Path) -> bool:
 
 
 def validate(trainer: L.Trainer, module: Pretraining, steps: StepLoader) -> None:
-    """Validate on these steps between two training steps."""
+    """Fill `module.valid` by these steps, between two training steps."""
     module.eval()
     with torch.no_grad(), trainer.precision_plugin.val_step_context():
         module.on_validation_epoch_start()
         for batch in steps:
             module.validation_step(trainer.strategy.batch_to_device(batch), 0)
-        module.on_validation_epoch_end()
+        module.summarise_validation()
     module.train()
 
 
@@ -103,13 +104,14 @@ class MilestoneModels(Callback):
         due, self.passed = reached[self.passed :], len(reached)
         if not due:
             return
+        # no row of the curve, whose rows are of `validation_batches` batches
         validate(trainer, module, trainer.datamodule.full_validation())
         state = trainer.strategy.lightning_module_state_dict()
         metrics = module.valid | {
             "parameters": store.count_parameters(module.model), "tokens": module.tokens, "steps": trainer.global_step,
             "flops": self.flops(module.tokens), "seconds": module.seconds,
         }  # fmt: skip
-        # an attempt that was killed before its next checkpoint may have written the model; the curve needs the validation all the same
+        # an attempt that was killed before its next checkpoint may have written the model
         unwritten = [milestone for milestone in due if not (self.folder / str(milestone)).exists()]
         for milestone in unwritten if trainer.is_global_zero else ():
             with storage.output(self.folder / str(milestone)) as target:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -57,6 +58,7 @@ class Pretraining(L.LightningModule):
         self.carry: list[Tensor] | None = None  # of each of this rank's micro-batches
         self.unread: list[tuple[Tensor, dict[str, float]]] = []  # loss on the device and counts of each step since the last `read`
         self.recent: list[tuple[float, float, int]] = []  # loss, seconds and tokens of each step since the last row of the curve
+        self.latest: deque[tuple[float, float, int]] = deque(maxlen=config.run.log_every)  # the same of the last steps, for the log
         self.valid: dict[str, float | None] = {}
         self.attempts: list[dict[str, int | str]] = []
         """The first step and the hardware of each attempt of this run."""
@@ -112,7 +114,8 @@ class Pretraining(L.LightningModule):
         self._update(sum(totals.values()), step)
         self.tokens += int(counts["tokens"])
         self.unread.append((totals[self.objective.main], counts))
-        log_due, timed_budget = (step + 1) % self.config.run.log_every == 0, self.steps is None
+        log_due = (step + 1) % self.config.run.log_every == 0 or step + 1 == self.steps
+        timed_budget = self.steps is None
         # read after the warm-up to time the steps after it, and always for a budget in minutes, since all ranks must agree on the time
         if log_due or step + 1 == self.warm_until or timed_budget or self._progress_due():
             self.read()
@@ -162,6 +165,7 @@ class Pretraining(L.LightningModule):
             self.timed_seconds += seconds
         self.seconds += seconds
         self.recent += read
+        self.latest += read
         self.unread = []
 
     def _progress_due(self) -> bool:
@@ -178,8 +182,7 @@ class Pretraining(L.LightningModule):
 
     def _recent_speed(self) -> tuple[float, float]:
         """Return mean loss and tokens per second of the last `log_every` steps that were read."""
-        last = self.recent[-self.config.run.log_every :]
-        return sum_of(last, 0) / len(last), sum_of(last, 2) / sum_of(last, 1)
+        return sum_of(self.latest, 0) / len(self.latest), sum_of(self.latest, 2) / sum_of(self.latest, 1)
 
     def _log(self, step: int) -> None:
         loss, speed = self._recent_speed()
@@ -188,7 +191,7 @@ class Pretraining(L.LightningModule):
         self.run.log({"train_loss": loss, "learning_rate": learning_rate, "tokens_per_second": speed, "tokens": self.tokens}, step)
 
     def _print_progress(self, step: int) -> None:
-        if not (self.trainer.is_global_zero and self.recent and time.perf_counter() - self.last_progress > PROGRESS_SECONDS):
+        if not (self.trainer.is_global_zero and self.latest and time.perf_counter() - self.last_progress > PROGRESS_SECONDS):
             return
         self.last_progress = time.perf_counter()
         (loss, speed), share = self._recent_speed(), self.progress(step)
@@ -222,6 +225,12 @@ class Pretraining(L.LightningModule):
         self.valid_losses.append((sums, counts))
 
     def on_validation_epoch_end(self) -> None:
+        self.summarise_validation()
+        if self.recent:
+            self.add_row()
+
+    def summarise_validation(self) -> None:
+        """Fill `valid` from the losses of the validation steps."""
         sums = self._over_ranks(torch.stack([sums for sums, _ in self.valid_losses])).cpu().numpy()  # (batches, terms, loss and correct)
         counts = {name: np.array([of_batch[name] for _, of_batch in self.valid_losses]) for name in self.valid_losses[0][1]}
         names, totals = loss_terms(counts), {"bytes": counts["bytes"].sum() * self.raw_bytes_ratio}
@@ -230,15 +239,17 @@ class Pretraining(L.LightningModule):
         main = self.objective.main
         self.valid = self.objective.validation_metrics(LossTotals(totals).metrics(main))
         self.valid["loss_se"] = standard_error(sums[:, names.index(main), 0], counts[main])
-        if not self.recent:
-            return
+
+    def add_row(self) -> None:
+        """Add a row to the curve: what was trained since the last one, and `valid`."""
         row = {"step": self.global_step, "tokens": self.tokens, "seconds": round(self.seconds, 2)}
         row |= {"train_loss": sum_of(self.recent, 0) / len(self.recent)}
         row |= self.valid
         row |= {"tokens_per_second": sum_of(self.recent, 2) / sum_of(self.recent, 1)}
         self.recent = []
         self.curve.append(row)
-        self.run.log(row, self.global_step)
+        # what `_log` logs is of the last `log_every` steps; under the same names a mean over all steps since the last row would be a bump
+        self.run.log(self.valid | {"seconds": self.seconds}, self.global_step)
         if self.trainer.is_global_zero:
             shown = f"valid loss {self.valid['loss']:.4f}, {self.valid['bits_per_byte']:.3f} bits/byte"
             print(f"step {self.global_step:,}: {shown}", flush=True)
@@ -251,12 +262,14 @@ class Pretraining(L.LightningModule):
             carry = self.all_gather(carry).flatten(0, 1)  # each rank's sequences in turn
         checkpoint["pretraining"] = {
             "tokens": self.tokens, "seconds": self.seconds, "curve": self.curve, "recent": self.recent, "carry": carry,
+            "latest": list(self.latest),
             "timed": (self.timed_tokens, self.timed_seconds), "attempts": self.attempts,
         }  # fmt: skip
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:
         state = checkpoint["pretraining"]
         self.tokens, self.seconds, self.curve, self.recent = state["tokens"], state["seconds"], state["curve"], state["recent"]
+        self.latest.extend(state["latest"])
         (self.timed_tokens, self.timed_seconds), self.attempts = state["timed"], state["attempts"]
         if state["carry"] is not None:
             total, share = micro_batches(self.config.trainer.accumulate, self.trainer.world_size, self.global_rank)

@@ -270,10 +270,21 @@ def cards(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> li
     return listed
 
 
-def unguarded(all_params: params.Params) -> list[str]:
-    """Tasks with scores whose dev and test text was not held out of the pre-training text."""
-    guarded = {task for mix in all_params.mixes.values() for task in (*mix.tasks, *mix.also_held_out)}
-    return [task for task in dict.fromkeys((*all_params.finetune.tasks, *all_params.adapt.tasks)) if task not in guarded]
+def unguarded(all_params: params.Params) -> dict[str, list[str]]:
+    """Tasks with scores -> the models whose pre-training text their dev and test text was not held out of."""
+    tuned = (all_params.finetune, all_params.adapt)
+    pairs = dict.fromkeys((task, model) for block in tuned for task in block.tasks for model in block.models)
+    result: dict[str, list[str]] = {}
+    for task, model in pairs:
+        if not all(all_params.held_out(corpus, task) for corpus in all_params.corpora_of(model) or ()):
+            result.setdefault(task, []).append(model)
+    return result
+
+
+def of_unknown_text(all_params: params.Params) -> list[str]:
+    """Models with scores that come from elsewhere."""
+    models = dict.fromkeys((*all_params.finetune.models, *all_params.adapt.models))
+    return [model for model in models if all_params.corpora_of(model) is None]
 
 
 def csv(path: Path) -> pd.DataFrame:

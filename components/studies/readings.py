@@ -47,6 +47,12 @@ def readings(
     if detectable:
         ends = dict.fromkeys(f"{value:.3f}" for value in (min(detectable), max(detectable)))
         sentence += f" A difference of {' to '.join(ends)} would be found in four cases of five."
+    unlike = [task for task in (LOSS, *block.measures) if any(one.task == task and not one.difference.pooled for one in tested)]
+    if unlike:
+        sentence += (
+            f" The variants' spread over seeds differs on {', '.join(unlike)} (Bartlett's test), "
+            "so each interval there has the noise of its own two sides."
+        )
     if count["one run"]:
         sentence = "One seed says nothing of the noise of training: there is no verdict, and the intervals are of the examples alone."
     if count["undefined"]:
@@ -132,8 +138,8 @@ def unguarded(all_params: params.Params, study: str) -> list[str]:
     for variant in variants(all_params, study):
         trained: str | None = params.trained_by(block, variant)
         while trained:  # through all its trainings
-            mix = all_params.mixes.get(all_params.encodings[params.read_by(all_params.models, block, trained)].corpus)
-            unguarded += [task for task in block.tasks if mix is None or task not in (*mix.tasks, *mix.also_held_out)]
+            corpus = all_params.encodings[params.read_by(all_params.models, block, trained)].corpus
+            unguarded += [task for task in block.tasks if not all_params.held_out(corpus, task)]
             trained = params.begun_by(block, trained)
     return list(dict.fromkeys(unguarded))
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import statistics
 import tarfile
 from collections.abc import Iterator
@@ -26,8 +27,13 @@ from pipelines.worktrees import checkout
 WORKSPACE = "workspace"
 READ = (str(params.FILE), str(params.STUDIES), str(params.STUDY_FOLDER), "dvc.lock", str(METRICS))
 """What is read of a commit: files, and a folder of files."""
-Key = tuple[str, str, str, str]
-"""model, task, method (a recipe of `adapt`, or a baseline), start"""
+Key = tuple[str, str, str, str, str, str]
+"""model, task, method (a recipe of `adapt`, or a baseline), start, split, metric"""
+ABSENT = object()
+"""In place of a value that is not written: another thing than a written `null`."""
+LOSSES = ("loss", "perplexity")
+CELL = 60
+"""Characters of a value in a table."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +49,32 @@ class Side:
     """(stage, name) -> the figures that it wrote."""
 
     @property
-    def scores(self) -> dict[Key, tuple[str, list[float | None]]]:
-        """The metric, and its value for each seed."""
+    def scores(self) -> dict[Key, list[float | None]]:
+        """Each seed's value of every metric on every split."""
         from components.report import tables
 
-        scores = {}
-        for about, splits in tables.parts(self.metrics):
-            key = about["model"], about["task"], about["method"], about["init"]
-            scores[key] = about["metric"], splits[about["split"]][about["metric"]]["values"]
-        return scores
+        return {
+            (about["model"], about["task"], about["method"], about["init"], split, metric): figures["values"]
+            for about, splits in tables.parts(self.metrics) for split, metrics in splits.items() if isinstance(metrics, dict)
+            for metric, figures in metrics.items() if isinstance(figures, dict) and "values" in figures
+        }  # fmt: skip
+
+    @property
+    def reported(self) -> list[Key]:
+        """The scores that the tables show: of each task's metric, on its split."""
+        from components.report import tables
+
+        return [
+            (about["model"], about["task"], about["method"], about["init"], about["split"], about["metric"])
+            for about, _ in tables.parts(self.metrics)
+        ]
+
+    def losses_of(self, model: str) -> tuple | None:
+        """What the losses of a pre-training are asked of: text and tokenizer, objective, length of rows; None where it is not known."""
+        settings = self.metrics.get(("pretrain", model), {}).get("settings")
+        inputs = self.locked.get(f"pretrain@{model}", {}).get("deps", ())
+        read = [one.get("md5") for one in inputs if one["path"].startswith("data/encoded/")]
+        return (read, settings["objective"], settings["architecture"]["max_length"]) if settings and read else None
 
     def cost(self, key: str) -> float:
         """Of all stages together: seconds, tokens, flops or kwh."""
@@ -146,8 +169,8 @@ def interval(a: list[float | None], b: list[float | None]) -> tuple[float, float
 def show(name: str, other: str) -> None:
     """Print how an experiment differs from another; every difference is the first minus the second."""
     a, b = read(name), read(other)
-    differ = [key for key in sorted(a.params.keys() | b.params.keys()) if a.params.get(key) != b.params.get(key)]
-    rows = [[key, *(_cell(side.params.get(key, "–")) for side in (a, b))] for key in differ]
+    values = {key: [side.params.get(key, ABSENT) for side in (a, b)] for key in sorted(a.params.keys() | b.params.keys())}
+    rows = [[key, *_cells(ours, theirs)] for key, (ours, theirs) in values.items() if ours != theirs]
     if rows:
         terminal.table(["param", name, other], rows)
     else:
@@ -171,9 +194,8 @@ def show(name: str, other: str) -> None:
 
 def _scores(a: Side, b: Side) -> None:
     rows, same, left, right = [], 0, a.scores, b.scores
-    for key in dict.fromkeys((*left, *right)):
-        metric, ours = left.get(key, ("", []))
-        metric, theirs = right.get(key, (metric, []))
+    for key in dict.fromkeys((*a.reported, *b.reported)):
+        ours, theirs = left.get(key, []), right.get(key, [])
         if ours == theirs:
             same += 1
             continue
@@ -182,11 +204,11 @@ def _scores(a: Side, b: Side) -> None:
             bounds = interval(ours, theirs)
             difference = f"{statistics.fmean(ours) - statistics.fmean(theirs):+.3f}"
             difference += f" [{bounds[0]:+.3f}, {bounds[1]:+.3f}]" if bounds else ""
-        rows.append([*key, metric, _spread(ours), _spread(theirs), difference])
+        rows.append([*key, _spread(ours), _spread(theirs), difference])
     terminal.say("")
     if rows:
         difference = f"{a.name} minus {b.name} [95 %]"
-        terminal.table(["model", "task", "method", "init", "metric", a.name, b.name, difference], rows)
+        terminal.table(["model", "task", "method", "init", "split", "metric", a.name, b.name, difference], rows)
     terminal.say(f"scores that are the same: {same}")
     if rows:
         terminal.say(
@@ -196,16 +218,26 @@ def _scores(a: Side, b: Side) -> None:
 
 
 def _pretraining(a: Side, b: Side) -> None:
-    rows = []
+    rows, unlike = [], []
     for key in dict.fromkeys((*a.metrics, *b.metrics)):
+        if key[0] != "pretrain":
+            continue
         ours, theirs = a.metrics.get(key, {}), b.metrics.get(key, {})
-        for figure in ("loss", "perplexity", "bits_per_byte", "tokens") if key[0] == "pretrain" else ():
+        comparable = None in (targets := (a.losses_of(key[1]), b.losses_of(key[1]))) or targets[0] == targets[1]
+        unlike += [] if comparable else [key[1]]
+        for figure in (*LOSSES, "bits_per_byte", "tokens"):
             if ours.get(figure) != theirs.get(figure):
-                difference = f"{ours[figure] - theirs[figure]:+.4g}" if figure in ours and figure in theirs else ""
+                both = figure in ours and figure in theirs and (comparable or figure not in LOSSES)
+                difference = f"{ours[figure] - theirs[figure]:+.4g}" if both else ""
                 rows.append([key[1], figure.replace("_", " "), *(_figure(side.get(figure)) for side in (ours, theirs)), difference])
     if rows:
         terminal.say("")
         terminal.table(["pre-training", "", a.name, b.name, f"{a.name} minus {b.name}"], rows)
+    if unlike:
+        terminal.say(
+            f"losses and perplexities of {', '.join(unlike)} don't compare: the two sides have another text, tokenizer, objective or "
+            "length of rows. Bits per byte compare across tokenizers"
+        )
 
 
 TIMED = ("data/metrics/", "data/curves/", "data/report/")
@@ -235,6 +267,11 @@ def _figure(value: float | None) -> str:
     return f"{value:.3g}" if value and not 0.001 <= abs(value) < 1e9 else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _cell(value: Any) -> str:
-    text = json.dumps(value, default=str, ensure_ascii=False) if not isinstance(value, str) else value
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _cells(*values: Any) -> list[str]:
+    """The values as text; where they are long, from shortly before the first difference on."""
+    texts = ["–" if value is ABSENT else value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+             for value in values]  # fmt: skip
+    same = len(os.path.commonprefix(texts)) - CELL // 3
+    if same > 0 and max(map(len, texts)) > CELL:
+        texts = [f"...{text[same:]}" for text in texts]
+    return [text if len(text) <= CELL else f"{text[: CELL - 3]}..." for text in texts]

@@ -4,9 +4,11 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -120,7 +122,7 @@ def test_killed_at_any_boundary_and_resumed_ends_the_same(project, start, name, 
     said, _ = done.communicate()
     ends = dict(line.split("\t") for line in said.splitlines() if "\t" in line)
     assert done.returncode == 0 and len(ends) == 1 + (len(where) or 11), said
-    assert ends["in peace"].count("[") == 4, "a row for either validation and the milestone"
+    assert ends["in peace"].count("[") == 3, "a row for either validation"
     assert {where: end for where, end in ends.items() if end != ends["in peace"]} == {}
 
 
@@ -297,6 +299,33 @@ def test_a_bad_step_is_told_late_and_changes_nothing(tokens, train_split):
         lightning_trainer(block, 20, []).fit(module, DataLoader([([rows], counts)] * 7, batch_size=None))
     assert len(seen) == 5, "told at the sixth"
     assert not torch.equal(seen[1], seen[2]) and all(torch.equal(seen[2], later) for later in (*seen[3:], model.token_embedding.weight))
+
+
+def test_a_curve_has_one_meaning(project):
+    """Points of the training loss are means over `log_every` steps, also right behind a validation; those of the validation loss are of
+    `validation_batches` batches, also where a milestone asks all of them."""
+    logged = defaultdict(list)
+
+    class Ledger(Run):
+        def log(self, metrics, step=None):
+            for key, value in metrics.items() if step else ():
+                logged[key].append((step, value))
+
+    def curve(log_every: int, milestones: list[int]) -> list[tuple]:
+        write_params(budget={"steps": 12}, trainer={"validations": 3, "validation_batches": 1}, run={"log_every": log_every})
+        logged.clear()
+        shutil.rmtree("kept", ignore_errors=True)
+        block = params.load().models["gpt"]
+        trained = training.pretrain(block, "gpt", Path("kept"), Ledger(None), milestones=milestones)
+        return [(row["step"], row["loss"], row["train_loss"]) for row in trained.curve]
+
+    plain = curve(1, [])
+    losses = [loss for _, loss in logged["train_loss"]]
+    assert curve(5, [300, 1000]) == plain and [step for step, *_ in plain] == [4, 8, 12]
+    assert [step for step, _ in logged["train_loss"]] == [5, 10, 12], "one point a step, and the last step has one"
+    means = [np.mean(losses[step - 5 : step]) for step in (5, 10, 12)]
+    assert [loss for _, loss in logged["train_loss"]] == pytest.approx(means), "each of five steps"
+    assert [step for step, _ in logged["loss"]] == [4, 8, 12]
 
 
 def test_the_final_loss_is_that_of_the_whole_validation_text(project):
@@ -522,7 +551,8 @@ def test_the_rate_in_the_ledger_is_that_of_the_top(tokens, monkeypatch):
     module = Pretraining(block.model_copy(update={"optimizer": decayed}), model, {}, objectives.build(block.objective, tokens), 4, ledger)
     optimizer = module.configure_optimizers()
     monkeypatch.setattr(module, "optimizers", lambda: optimizer)
-    module.recent, module.rate = [(1.0, 1.0, 8)], 1.0
+    module.rate = 1.0
+    module.latest.append((1.0, 1.0, 8))
     module._log(2)
     assert optimizer.param_groups[0]["lr"] < 0.08 and logged == [(0.08, 2)]
 

@@ -6,11 +6,12 @@ The report, the studies and `sesame compare` share this rule. A difference of tw
 - the test examples: the variance of the difference when blocks of examples are left out in turn, the same blocks for all runs (the
   jackknife; Efron and Tibshirani 1993, chapter 11). Examples that are scored together, as the answers to a question, are left out together.
 
-The sum is tested with Student's t with the degrees of freedom of Welch and Satterthwaite, so that three seeds count as three. On a
-study's page the variance over runs is pooled over all variants, since two sides of three seeds estimate it poorly; but not where the
-variants' variances differ (Bartlett 1937): one noisy variant would hide the effects of the others, and its own would look surer than
-they are. The disagreement of runs on single examples is in both terms, so the interval is a little too wide, never too narrow. Where a
-table makes many comparisons, a difference is beyond noise if it is so after Holm's correction over all of them (Holm 1979).
+The sum is tested with Student's t with the degrees of freedom of Welch and Satterthwaite, so that three seeds count as
+three. On a study's page the variance over runs is pooled over all variants, since two sides of three seeds estimate it
+poorly; but not where the variants' variances differ (Bartlett 1937): one noisy variant would hide the effects of the
+others, and its own would look surer than they are. The disagreement of runs on single examples is in both terms, so the
+interval is a little too wide, never too narrow. Where a table makes many comparisons, a difference is beyond noise if it
+is so after Holm's correction over all of them (Holm 1979).
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -33,8 +34,9 @@ BLOCKS = 100
 LEVEL = 0.05
 POWER = 0.8
 UNEQUAL = 0.1
-"""Variances are not pooled where Bartlett's test has a lower p. Of simulated pages without any effect, but with one variant of twenty
-times the others' noise, .08 have a verdict; .19 where they are pooled always (`tests/tasks/test_verdicts.py`)."""
+"""Variances are not pooled where Bartlett's test has a lower p. Of simulated pages without any effect, but with one
+variant of twenty times the others' noise, .08 have a verdict; .19 where they are pooled always
+(`tests/tasks/test_verdicts.py`)."""
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -75,8 +77,8 @@ class Pooled(NamedTuple):
 
 
 def pool(sides: Iterable[Side]) -> Pooled | None:
-    """Pool the variance of all sides with random runs, but of those with an undefined score. None where the variances differ: then
-    each comparison has those of its own two sides."""
+    """Pool the variance of all sides with random runs, but of those with an undefined score. None where the variances
+    differ: then each comparison has those of its own two sides."""
     runs = [side.scores for side in sides if side.drawn and np.isfinite(side.scores).all()]
     repeated = [scores for scores in runs if len(scores) > 1]
     with np.errstate(divide="ignore", invalid="ignore"):  # equal runs have a variance of 0; NaN where all have

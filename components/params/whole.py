@@ -158,15 +158,17 @@ class Params(Block):
         return steps[::-1]
 
     def corpora_of(self, model: str) -> list[str] | None:
-        """The corpora that a model has read, also as word vectors; None for one from elsewhere, whose text is not known."""
+        """The corpora that a model has read, also as word vectors; None for one from elsewhere, whose text is unknown."""
         root, read = self.root(model), [self.encodings[encoding].corpus for encoding, _ in self.read_by(model)]
         if root in self.models:
             return read
         vectors = self.word_models[root].vectors if root in self.word_models else ""
         if vectors in self.vectors:
             return [self.vectors[vectors].corpus, *read]
-        of_vectors = self.corpora_of(self.contextual_vectors[vectors].model) if vectors in self.contextual_vectors else None
-        return of_vectors and [*of_vectors, *read]
+        if vectors in self.contextual_vectors:
+            of_vectors = self.corpora_of(self.contextual_vectors[vectors].model)
+            return of_vectors and [*of_vectors, *read]
+        return None
 
     def held_out(self, corpus: str, task: str) -> bool:
         """Whether the dev and test text of a task was held out of a corpus, which only a mix does."""

@@ -58,7 +58,7 @@ class Pretraining(L.LightningModule):
         self.carry: list[Tensor] | None = None  # of each of this rank's micro-batches
         self.unread: list[tuple[Tensor, dict[str, float]]] = []  # loss on the device and counts of each step since the last `read`
         self.recent: list[tuple[float, float, int]] = []  # loss, seconds and tokens of each step since the last row of the curve
-        self.latest: deque[tuple[float, float, int]] = deque(maxlen=config.run.log_every)  # the same of the last steps, for the log
+        self.latest: deque[tuple[float, float, int]] = deque(maxlen=config.run.log_every)  # the same of the last steps
         self.valid: dict[str, float | None] = {}
         self.attempts: list[dict[str, int | str]] = []
         """The first step and the hardware of each attempt of this run."""
@@ -248,7 +248,8 @@ class Pretraining(L.LightningModule):
         row |= {"tokens_per_second": sum_of(self.recent, 2) / sum_of(self.recent, 1)}
         self.recent = []
         self.curve.append(row)
-        # what `_log` logs is of the last `log_every` steps; under the same names a mean over all steps since the last row would be a bump
+        # without the row's training loss and speed: under the names that `_log` gives to means over the last `log_every`
+        # steps, means over all steps since the last row would be a bump
         self.run.log(self.valid | {"seconds": self.seconds}, self.global_step)
         if self.trainer.is_global_zero:
             shown = f"valid loss {self.valid['loss']:.4f}, {self.valid['bits_per_byte']:.3f} bits/byte"

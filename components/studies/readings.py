@@ -47,7 +47,10 @@ def readings(
     if detectable:
         ends = dict.fromkeys(f"{value:.3f}" for value in (min(detectable), max(detectable)))
         sentence += f" A difference of {' to '.join(ends)} would be found in four cases of five."
-    unlike = [task for task in (LOSS, *block.measures) if any(one.task == task and not one.difference.pooled for one in tested)]
+    unlike = [
+        task for task in (LOSS, *block.measures)
+        if any(one.task == task and not one.difference.pooled for one in tested)
+    ]  # fmt: skip
     if unlike:
         sentence += (
             f" The variants' spread over seeds differs on {', '.join(unlike)} (Bartlett's test), "

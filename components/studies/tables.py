@@ -96,8 +96,8 @@ class Comparison:
 
 def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
     """Every variant against the base at each milestone, and the declared contrasts; for the last models also on the held-out loss, where
-    it has the same targets. The variance over runs is pooled over all variants, where theirs are alike (`verdicts.pool`). Holm's
-    correction is over the last models.
+    it has the same targets. The variance over runs is pooled over all variants, where theirs are alike
+    (`verdicts.pool`). Holm's correction is over the last models.
 
     A model that has not learned to use context gets no verdict on tasks, since its scores after fine-tuning do not depend
     on pre-training. What is asked without tuning is asked of any model.

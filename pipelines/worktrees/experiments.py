@@ -54,8 +54,9 @@ class Side:
         from components.report import tables
 
         return {
-            (about["model"], about["task"], about["method"], about["init"], split, metric): figures["values"]
-            for about, splits in tables.parts(self.metrics) for split, metrics in splits.items() if isinstance(metrics, dict)
+            _key(about, split, metric): figures["values"]
+            for about, splits in tables.parts(self.metrics)
+            for split, metrics in splits.items() if isinstance(metrics, dict)
             for metric, figures in metrics.items() if isinstance(figures, dict) and "values" in figures
         }  # fmt: skip
 
@@ -64,13 +65,11 @@ class Side:
         """The scores that the tables show: of each task's metric, on its split."""
         from components.report import tables
 
-        return [
-            (about["model"], about["task"], about["method"], about["init"], about["split"], about["metric"])
-            for about, _ in tables.parts(self.metrics)
-        ]
+        return [_key(about, about["split"], about["metric"]) for about, _ in tables.parts(self.metrics)]
 
     def losses_of(self, model: str) -> tuple | None:
-        """What the losses of a pre-training are asked of: text and tokenizer, objective, length of rows; None where it is not known."""
+        """What the losses of a pre-training are asked of: text and tokenizer, objective, length of rows; None where it is
+        not known."""
         settings = self.metrics.get(("pretrain", model), {}).get("settings")
         inputs = self.locked.get(f"pretrain@{model}", {}).get("deps", ())
         read = [one.get("md5") for one in inputs if one["path"].startswith("data/encoded/")]
@@ -79,6 +78,10 @@ class Side:
     def cost(self, key: str) -> float:
         """Of all stages together: seconds, tokens, flops or kwh."""
         return sum(figures["cost"][key] for figures in self.metrics.values() if "cost" in figures)
+
+
+def _key(about: dict, split: str, metric: str) -> Key:
+    return about["model"], about["task"], about["method"], about["init"], split, metric
 
 
 def read(name: str) -> Side:
@@ -169,8 +172,9 @@ def interval(a: list[float | None], b: list[float | None]) -> tuple[float, float
 def show(name: str, other: str) -> None:
     """Print how an experiment differs from another; every difference is the first minus the second."""
     a, b = read(name), read(other)
-    values = {key: [side.params.get(key, ABSENT) for side in (a, b)] for key in sorted(a.params.keys() | b.params.keys())}
-    rows = [[key, *_cells(ours, theirs)] for key, (ours, theirs) in values.items() if ours != theirs]
+    keys = sorted(a.params.keys() | b.params.keys())
+    values = [(key, a.params.get(key, ABSENT), b.params.get(key, ABSENT)) for key in keys]
+    rows = [[key, *_cells(ours, theirs)] for key, ours, theirs in values if ours != theirs]
     if rows:
         terminal.table(["param", name, other], rows)
     else:
@@ -235,8 +239,8 @@ def _pretraining(a: Side, b: Side) -> None:
         terminal.table(["pre-training", "", a.name, b.name, f"{a.name} minus {b.name}"], rows)
     if unlike:
         terminal.say(
-            f"losses and perplexities of {', '.join(unlike)} don't compare: the two sides have another text, tokenizer, objective or "
-            "length of rows. Bits per byte compare across tokenizers"
+            f"losses and perplexities of {', '.join(unlike)} don't compare: the two sides have another text, tokenizer, "
+            "objective or length of rows. Bits per byte compare across tokenizers"
         )
 
 
@@ -267,10 +271,15 @@ def _figure(value: float | None) -> str:
     return f"{value:.3g}" if value and not 0.001 <= abs(value) < 1e9 else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+def _text(value: Any) -> str:
+    if value is ABSENT:
+        return "–"
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+
+
 def _cells(*values: Any) -> list[str]:
     """The values as text; where they are long, from shortly before the first difference on."""
-    texts = ["–" if value is ABSENT else value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
-             for value in values]  # fmt: skip
+    texts = [_text(value) for value in values]
     same = len(os.path.commonprefix(texts)) - CELL // 3
     if same > 0 and max(map(len, texts)) > CELL:
         texts = [f"...{text[same:]}" for text in texts]

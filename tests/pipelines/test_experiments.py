@@ -62,58 +62,66 @@ def test_the_difference_is_the_first_less_the_second(inside, capsys):
     assert "different outputs" not in said
 
 
+COST = {"seconds": 1.0, "tokens": 1, "flops": 1.0, "kwh": 1.0}
+
+
 def side(name: str, written: dict, **figures: dict) -> experiments.Side:
-    return experiments.Side(name, tracking.flatten(written), {}, {tuple(key.split("_")): value for key, value in figures.items()})
+    by_stage = {tuple(key.split("_")): value for key, value in figures.items()}
+    return experiments.Side(name, tracking.flatten(written), {}, by_stage)
 
 
-def test_what_is_written_as_null_or_empty_is_not_the_same_as_nothing(monkeypatch, capsys):
-    """`clip_norm: null` trains without clipping, and without the key gradients are clipped; `mine: {}` is a variant more."""
-    documents = [f"raw/{number}.txt" for number in range(30)]
-    sides = {
-        "a": side("a", {"clip_norm": None, "variants": {"mine": {}}, "paths": [*documents, "raw/a.txt"]}),
-        "b": side("b", {"variants": {"rotary": {}}, "paths": [*documents, "raw/b.txt"]}),
-    }
-    monkeypatch.setattr(experiments, "read", sides.__getitem__)
-    experiments.show("a", "b")
-    said = " ".join(capsys.readouterr().out.split())
-    assert "clip_norm null –" in said and "variants.mine {} –" in said and "variants.rotary – {}" in said
-    assert 'raw/29.txt", "raw/a.txt"]' in said and 'raw/29.txt", "raw/b.txt"]' in said, "long values from where they differ"
+@pytest.fixture
+def shown(monkeypatch, capsys):
+    """Compare two sides, and return what is printed, on one line."""
 
-
-def test_each_metric_is_subtracted_from_itself(monkeypatch, capsys):
-    """Where the two sides judge a task by different metrics, each has a row."""
-    both = {"accuracy": summary([0.39, 0.40])["pearson"], "f1": summary([0.55, 0.57])["pearson"]}
-    cost = {"seconds": 1.0, "tokens": 1, "flops": 1.0, "kwh": 1.0}
-    task = {"model": "bert", "task": "same", "method": "full", "derived": [], "split": "test", "pretrained": {"test": both},
-            "costs": {"pretrained": {}}, "cost": cost}  # fmt: skip
-    for ours, theirs in (("accuracy", "f1"), ("f1", "f1")):
-        sides = {"a": side("a", {}, finetune_bert=task | {"metric": ours}), "b": side("b", {}, finetune_bert=task | {"metric": theirs})}
-        monkeypatch.setattr(experiments, "read", sides.__getitem__)
+    def show(a: experiments.Side, b: experiments.Side) -> str:
+        monkeypatch.setattr(experiments, "read", {"a": a, "b": b}.__getitem__)
         experiments.show("a", "b")
-        assert f"scores that are the same: {len({ours, theirs})}" in capsys.readouterr().out
-    worse = task | {"metric": "accuracy", "pretrained": {"test": both | {"f1": summary([0.45, 0.47])["pearson"]}}}
-    sides = {"a": side("a", {}, finetune_bert=task | {"metric": "f1"}), "b": side("b", {}, finetune_bert=worse)}
-    monkeypatch.setattr(experiments, "read", sides.__getitem__)
-    experiments.show("a", "b")
-    assert "f1 0.560 ± 0.014 (2) 0.460 ± 0.014 (2) +0.100" in " ".join(capsys.readouterr().out.split())
+        return " ".join(capsys.readouterr().out.split())
+
+    return show
 
 
-def test_losses_of_two_tokenizers_have_no_difference(monkeypatch, capsys):
+def test_what_is_written_as_null_or_empty_is_not_the_same_as_nothing(shown):
+    """`clip_norm: null` trains without clipping, and without the key gradients are clipped; `mine: {}` is one variant
+    more."""
+    documents = [f"raw/{number}.txt" for number in range(30)]
+    a = side("a", {"clip_norm": None, "variants": {"mine": {}}, "paths": [*documents, "raw/a.txt"]})
+    b = side("b", {"variants": {"rotary": {}}, "paths": [*documents, "raw/b.txt"]})
+    said = shown(a, b)
+    assert "clip_norm null –" in said and "variants.mine {} –" in said and "variants.rotary – {}" in said
+    for name in ("a", "b"):
+        assert f'raw/29.txt", "raw/{name}.txt"]' in said, "long values from where they differ"
+
+
+def test_each_metric_is_subtracted_from_itself(shown):
+    """Where the two sides judge a task by different metrics, each has a row."""
+
+    def judged(name: str, metric: str, f1: list[float]) -> experiments.Side:
+        scores = {"accuracy": summary([0.39, 0.40])["pearson"], "f1": summary(f1)["pearson"]}
+        task = {"model": "bert", "task": "same", "method": "full", "derived": [], "metric": metric, "split": "test"}
+        return side(name, {}, finetune_bert=task | {"pretrained": {"test": scores}, "costs": {"pretrained": {}}, "cost": COST})
+
+    for ours, theirs in (("accuracy", "f1"), ("f1", "f1")):
+        said = shown(judged("a", ours, [0.55, 0.57]), judged("b", theirs, [0.55, 0.57]))
+        assert f"scores that are the same: {len({ours, theirs})}" in said
+    said = shown(judged("a", "f1", [0.55, 0.57]), judged("b", "accuracy", [0.45, 0.47]))
+    assert "f1 0.560 ± 0.014 (2) 0.460 ± 0.014 (2) +0.100" in said
+
+
+def test_losses_of_two_tokenizers_have_no_difference(shown):
     settings = {"objective": {"name": "clm"}, "architecture": {"max_length": 64}}
-    cost = {"seconds": 1.0, "tokens": 1, "flops": 1.0, "kwh": 1.0}
-    sides = {}
-    for name, loss, bits in (("a", 3.0, 1.5), ("b", 4.0, 1.6)):
-        measured = {"loss": loss, "perplexity": 20.0, "bits_per_byte": bits, "settings": settings, "cost": cost}
-        locked = {"pretrain@gpt": {"deps": [{"path": "data/encoded/english", "md5": name}]}}
-        sides[name] = experiments.Side(name, {}, locked, {("pretrain", "gpt"): measured})
-    monkeypatch.setattr(experiments, "read", sides.__getitem__)
-    experiments.show("a", "b")
-    said = " ".join(capsys.readouterr().out.split())
-    assert "gpt bits per byte 1.5 1.6 -0.1" in said and "gpt loss 3 4 losses" not in said and "-1" not in said.replace("-0.1", "")
+
+    def trained(name: str, text: str, loss: float, bits: float) -> experiments.Side:
+        measured = {"loss": loss, "perplexity": 20.0, "bits_per_byte": bits, "settings": settings, "cost": COST}
+        locked = {"pretrain@gpt": {"deps": [{"path": "data/encoded/english", "md5": text}]}}
+        return experiments.Side(name, {}, locked, {("pretrain", "gpt"): measured})
+
+    said = shown(trained("a", "one", 3.0, 1.5), trained("b", "another", 4.0, 1.6))
+    assert "gpt bits per byte 1.5 1.6 -0.1" in said and "gpt loss 3 4 losses" not in said
+    assert "-1" not in said.replace("-0.1", "")
     assert "losses and perplexities of gpt don't compare" in said
-    sides["b"].locked["pretrain@gpt"]["deps"][0]["md5"] = "a"
-    experiments.show("a", "b")
-    said = " ".join(capsys.readouterr().out.split())
+    said = shown(trained("a", "one", 3.0, 1.5), trained("b", "one", 4.0, 1.6))
     assert "gpt loss 3 4 -1" in said and "don't compare" not in said
 
 

@@ -302,8 +302,8 @@ def test_a_bad_step_is_told_late_and_changes_nothing(tokens, train_split):
 
 
 def test_a_curve_has_one_meaning(project):
-    """Points of the training loss are means over `log_every` steps, also right behind a validation; those of the validation loss are of
-    `validation_batches` batches, also where a milestone asks all of them."""
+    """Points of the training loss are means over `log_every` steps, also right behind a validation; those of the
+    validation loss are of `validation_batches` batches, also where a milestone asks all of them."""
     logged = defaultdict(list)
 
     class Ledger(Run):
@@ -312,7 +312,8 @@ def test_a_curve_has_one_meaning(project):
                 logged[key].append((step, value))
 
     def curve(log_every: int, milestones: list[int]) -> list[tuple]:
-        write_params(budget={"steps": 12}, trainer={"validations": 3, "validation_batches": 1}, run={"log_every": log_every})
+        trainer = {"validations": 3, "validation_batches": 1}
+        write_params(budget={"steps": 12}, trainer=trainer, run={"log_every": log_every})
         logged.clear()
         shutil.rmtree("kept", ignore_errors=True)
         block = params.load().models["gpt"]

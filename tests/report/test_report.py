@@ -153,7 +153,8 @@ def test_what_was_no_answer_stands_beside_the_score():
 
 
 def test_tasks_that_the_pre_training_text_was_not_cleared_of_are_named():
-    """By each model's own text: a mix that holds a task out says nothing of a model that read another text, or went on with one."""
+    """By each model's own text: a mix that holds a task out says nothing of a model that read another text, or went on
+    with one."""
     assert tables.unguarded(selected(["same", "cola"])) == {"cola": ["bert"]}
     raw = tiny_params()
     raw["encodings"]["plain"] = raw["encodings"]["tiny"] | {"corpus": "base"}
@@ -162,7 +163,8 @@ def test_tasks_that_the_pre_training_text_was_not_cleared_of_are_named():
     raw["models"]["on_plain"] = raw["models"]["bert"] | {"encoding": "plain"}
     raw["derived"] = {"more": {"start": "bert", "on": "encoded/plain", "by": {"name": "pretrained", **training}}}
     raw["word_models"] = {"words": {"vectors": "one"}, "published": {"vectors": "elsewhere"}}
-    raw["published_vectors"] = {"elsewhere": {"source": {"kind": "files", "paths": ["raw/vectors.txt"]}, "licence": "CC0"}}
+    source = {"kind": "files", "paths": ["raw/vectors.txt"]}
+    raw["published_vectors"] = {"elsewhere": {"source": source, "licence": "CC0"}}
     models = ["bert", "on_plain", "more", "words", "published"]
     recipe = {"method": "full", "pair": "apart", "learning_rate": 0.003, "epochs": 1, "batch_size": 8, "max_length": 32}
     raw["finetune"] |= {"models": models, "recipes": dict.fromkeys(models, recipe)}

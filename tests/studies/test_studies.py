@@ -567,7 +567,10 @@ def test_the_reading_says_no_more_than_the_numbers():
     said, _, could = said.partition(" A difference of ")
     assert said == "Against 15: no difference is beyond the noise of seeds and examples."
     assert re.fullmatch(r"0\.\d{3} would be found in four cases of five\.", could)
-    noisy = "The variants' spread over seeds differs on same (Bartlett's test), so each interval there has the noise of its own two sides."
+    noisy = (
+        "The variants' spread over seeds differs on same (Bartlett's test), "
+        "so each interval there has the noise of its own two sides."
+    )
     assert read(scores(0.4, 0.9, 0.7))[0].endswith(noisy) and noisy not in said
     first, second = read(scores(0.85, 0.86, 0.84), flops=2)
     assert re.fullmatch(r"Against 15: same is higher with 40 \(\+0\.1\d\d \[\+0\.\d+, \+0\.\d+\]\)\.", first), first

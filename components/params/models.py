@@ -24,7 +24,7 @@ from components.params.sources import FilesSource, HubModelSource, PypiSource, U
 
 ARCHITECTURES = (
     "encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder",
-    "static",
+    "static", "long_encoder",
 )  # fmt: skip
 """The families: folders of `components.models`. One more is one more folder, and its name here."""
 

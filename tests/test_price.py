@@ -77,6 +77,11 @@ def test_the_papers_bert_comes_out_of_its_own_watts_hours_and_prices():
     ]
     assert (own["model"], own["hardware"], together["model"]) == ("bert, ours", "GPU x 64.0", "all stages here")
     assert own["watts"] == pytest.approx(theirs["watts"]) and own["hours"] == 79
+    three = {"cost": {"seconds": 3 * 79 * 3600, "kwh": 3 * kwh}, "seeds": {"1": {}, "2": {}, "3": {}}}
+    [mean, together] = tables.price_tags(checked, {("pretrain", "bert"): three}, PUBLISHED["cost"])[-2:]
+    figures = [key for key, value in own.items() if isinstance(value, float)]
+    assert [mean[key] for key in figures] == pytest.approx([own[key] for key in figures]), "one training with one seed, as the papers' rows"
+    assert together["hours"] == 3 * 79
 
 
 @pytest.mark.parametrize(("change", "said"), [

@@ -44,6 +44,12 @@ def svg(figure: Figure) -> str:
     return text.getvalue()[text.getvalue().index("<svg") :]
 
 
+def legend(figure: Figure, columns: int) -> None:
+    """Draw one legend below all panels, with each label of any of them."""
+    handles = {label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
+
+
 READS = {
     "both_sides": "both sides seen", "left_to_right": "left to right", "each_direction": "each direction", "any_order": "any order",
     "source_then_target": "a target beside its source", "recurrent": "by a state that is carried",
@@ -92,7 +98,7 @@ def scores(gains: list[dict]) -> Figure:
         axis.set_yticks(range(len(rows)), [row["model"] for row in rows])
         axis.set_ylim(len(rows) - 0.5, -0.5)
         axis.set_title(f"{task}: {rows[0]['metric']}")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend(figure, 4)
     return figure
 
 
@@ -102,21 +108,22 @@ def evaluations(table: pd.DataFrame) -> Figure:
     groups_of = {name: list(table[table["evaluation"] == name]["group"].unique()) for name in names}
     size = (4.6 * len(names), 0.5 * max(map(len, groups_of.values())) + 1.4)
     figure, axes = plt.subplots(1, len(names), figsize=size, constrained_layout=True, squeeze=False)
+    style = dict(zip(table["model"].unique(), styles(), strict=False))  # one for a model, on all panels
     for axis, name in zip(axes.flat, names, strict=True):
         rows, groups = table[table["evaluation"] == name], groups_of[name]
         models = list(rows["model"].unique())
-        for (i, model), style in zip(enumerate(models), styles(), strict=False):
+        for i, model in enumerate(models):
             points = rows[rows["model"] == model]
             heights = [groups.index(group) + 0.22 * (i - (len(models) - 1) / 2) for group in points["group"]]
-            axis.errorbar(points["score"], heights, xerr=points["error"].fillna(0), linestyle="", capsize=3, label=model, **style)
-            axis.plot(points["random"], heights, linestyle="", markerfacecolor="none", markersize=5, **style)
+            axis.errorbar(points["score"], heights, xerr=points["error"].fillna(0), linestyle="", capsize=3, label=model, **style[model])
+            axis.plot(points["random"], heights, linestyle="", markerfacecolor="none", markersize=5, **style[model])
         if "bigram" in rows and (bigram := rows["bigram"].dropna()).size:
             axis.axvline(0.5, color=GREY, linewidth=1)
             axis.axvline(bigram.iloc[0], color=COLOURS[6], linestyle="--", linewidth=1.2, label="bigram, all")
         axis.set_yticks(range(len(groups)), [group.replace("_", " ") for group in groups])
         axis.set_ylim(len(groups) - 0.5, -0.5)
         axis.set_title(f"{name.replace('_', ' ')}: {rows['measure'].iloc[0].replace('_', ' ')}")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend(figure, 4)
     return figure
 
 
@@ -124,15 +131,16 @@ def layers(table: pd.DataFrame) -> Figure:
     """Scores by layer, one panel per evaluation: of each model (filled), and of its random twins (hollow)."""
     names = list(table["evaluation"].unique())
     figure, axes = plt.subplots(1, len(names), figsize=(4.2 * len(names), 3.2), constrained_layout=True, squeeze=False)
+    style = dict(zip(table["model"].unique(), styles(), strict=False))
     for axis, name in zip(axes.flat, names, strict=True):
         rows = table[table["evaluation"] == name]
-        for (model, points), style in zip(rows.groupby("model", sort=False), styles(), strict=False):
-            axis.plot(points["layer"], points["score"], label=model, **style)
-            axis.plot(points["layer"], points["random_score"], **style | {"linestyle": ":"}, markerfacecolor="none")
+        for model, points in rows.groupby("model", sort=False):
+            axis.plot(points["layer"], points["score"], label=model, **style[model])
+            axis.plot(points["layer"], points["random_score"], **style[model] | {"linestyle": ":"}, markerfacecolor="none")
         axis.set_xticks(range(int(rows["layer"].max()) + 1))
         axis.set_xlabel("layer (0: embedding)")
         axis.set_title(name.replace("_", " "))
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend(figure, 4)
     return figure
 
 
@@ -147,17 +155,18 @@ def learning(table: pd.DataFrame) -> Figure:
     figure, axes = plt.subplots(lines, columns, figsize=(4.2 * columns, 3 * lines), constrained_layout=True, squeeze=False)
     for axis in axes.flat[len(panels) :]:
         axis.remove()
+    style = dict(zip(table["start"].unique(), styles(), strict=False))  # one for a start, on all panels
     for axis, ((task, model), rows) in zip(axes.flat, panels, strict=False):
-        for (start, points), style in zip(rows.groupby("start", sort=False), styles(), strict=False):
+        for start, points in rows.groupby("start", sort=False):
             label = LABELS.get(start, start.replace("_", " "))
-            axis.errorbar(points["examples"], points["mean"], yerr=points["std"], capsize=3, markersize=5, label=label, **style)
+            axis.errorbar(points["examples"], points["mean"], yerr=points["std"], capsize=3, markersize=5, label=label, **style[start])
         sizes = sorted(rows["examples"].unique())
         axis.set_xscale("log")
         axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axis.minorticks_off()
         axis.set_xlabel("labelled examples")
         axis.set_title(f"{model} on {task}: {rows['metric'].iloc[0]}")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    legend(figure, 3)
     return figure
 
 
@@ -165,20 +174,18 @@ def seed_pairs(table: pd.DataFrame) -> Figure:
     """P@1 against the size of the seed dictionary, one panel per pair of spaces."""
     panels = list(table.groupby("pair", sort=False))
     figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3), constrained_layout=True, squeeze=False)
-    style, labelled = dict(zip(table["method"].unique(), styles(), strict=False)), set()
+    style = dict(zip(table["method"].unique(), styles(), strict=False))
     for axis, (pair, rows) in zip(axes.flat, panels, strict=True):
         for method, points in rows.groupby("method", sort=False):
             spread = [points["p1"] - points["p1_low"], points["p1_high"] - points["p1"]]
-            label = None if method in labelled else method  # once for the legend
-            axis.errorbar(points["seed_pairs"], points["p1"], yerr=spread, capsize=3, markersize=5, label=label, **style[method])
-            labelled.add(method)
+            axis.errorbar(points["seed_pairs"], points["p1"], yerr=spread, capsize=3, markersize=5, label=method, **style[method])
         sizes = sorted(rows["seed_pairs"].unique())
         axis.set_xscale("log")
         axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axis.minorticks_off()
         axis.set_xlabel("seed pairs")
         axis.set_title(f"{pair}: P@1 ({rows['retrieval'].iloc[0]})")
-    figure.legend(loc="outside lower center", ncols=4)
+    legend(figure, 4)
     return figure
 
 

@@ -115,8 +115,9 @@ def words_in(text: str) -> list[Word]:
     return [Word(text, match.start(), match.end()) for match in WORD.finditer(text)]
 
 
-def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments: int, k: int) -> tuple[int, list[tuple[float, str]]]:
-    """The layer, and the k words in context in a corpus' validation text that are nearest to the marked one: cosine, context.
+def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments: int, k: int) -> tuple[int, int, list[tuple[float, str]]]:
+    """Return the layer, the number of segments that were searched, and the k words in context that are nearest to the marked one:
+    cosine, context. The first `segments` segments of a corpus' validation text are searched.
 
     `name` is a model of data/models. Raises SesameError where the model has no such layer, or the prompt is too long.
     """
@@ -145,7 +146,7 @@ def neighbours(name: str, prompt: str, corpus: str, layer: int | None, segments:
     shown: dict[str, float] = {}
     for score, row in zip(scores[0].tolist(), rows[0].tolist(), strict=True):
         shown.setdefault(words[row].shown(), score)  # repeated sentences are shown once
-    return layer, [(score, text) for text, score in islice(shown.items(), k)]
+    return layer, len(texts), [(score, text) for text, score in islice(shown.items(), k)]
 
 
 def without_context(name: str, word: str, k: int) -> list[tuple[float, str]]:

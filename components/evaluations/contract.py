@@ -22,7 +22,7 @@ class Answers:
     """The answers of one model to all items of an evaluation."""
 
     protocol: str
-    """The scoring rule. Only models with the same protocol are compared."""
+    """The scoring rule. Bits per byte are compared only between models with the same one."""
     values: np.ndarray
     """(items,): the score of each, as 1 for a right answer, 0 for a wrong one, .5 for a tie; NaN where the item could
     not be scored. The overall score is their weighted mean."""

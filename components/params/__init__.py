@@ -90,6 +90,7 @@ from components.params.variants import (
     RateTrial,
     at_rate,
     begun_by,
+    bits_rule,
     loss_target,
     members,
     rate_trials,

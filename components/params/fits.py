@@ -19,7 +19,7 @@ from components.params.recipes import ATTACHED, IN_WORDS, ONE_LAYER, Recipe
 from components.params.studies import LOSS, Study
 from components.params.tasks import Task
 from components.params.text import Tokenizer
-from components.params.variants import at_rate, loss_target, read_by, tries_rates, tuned, varied
+from components.params.variants import at_rate, bits_rule, loss_target, read_by, tries_rates, tuned, varied
 from components.params.ways import SMALLER
 from components.params.whole import Params
 
@@ -202,6 +202,13 @@ def _study_fits(p: Params, name: str, study: Study) -> None:
             raise ValueError(
                 f"studies.{name}.expects[{number}].task: the {LOSS} of {expected.variant} and {against} do not compare, "
                 "as they differ in text, tokenizer, objective or length of rows; take an evaluation"
+            )
+        evaluation = p.evaluations.get(expected.task)
+        rules = {bits_rule(p, study, variant) for variant in (expected.variant, against)}
+        if evaluation and evaluation.kind == "bits_per_byte" and len(rules) > 1:
+            raise ValueError(
+                f"studies.{name}.expects[{number}].task: the bits of {expected.variant} and {against} do not compare, as one is masked "
+                "and the other is not, or one has lower-cased text; take another evaluation"
             )
 
 

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from components.core.config import blocks_of
 from components.models.common.config import SIZED
 from components.params.models import Architecture, Model, Objective
 from components.params.recipes import Recipe
 from components.params.studies import Study
+
+if TYPE_CHECKING:
+    from components.params.whole import Params
 
 
 class Member(NamedTuple):
@@ -142,6 +145,19 @@ def loss_target(models: Mapping[str, Model], study: Study, variant: str) -> str:
     compare."""
     model = varied(models, study, variant, study.seeds[0])
     return json.dumps([model.encoding, model.objective.settings(), model.architecture.max_length], sort_keys=True)
+
+
+MASKED = ("both_sides", "any_order")
+"""How models read of which a sentence has a pseudo-log-likelihood, not a probability."""
+
+
+def bits_rule(all_params: "Params", study: Study, variant: str) -> tuple[bool, bool]:
+    """Whether the bits of a sentence are a pseudo-log-likelihood, and whether they leave out which letters are capitals. The bits of
+    variants of two rules don't compare."""
+    model = varied(all_params.models, study, variant, study.seeds[0])
+    encoding = all_params.encodings.get(model.encoding)
+    tokenizer = encoding and all_params.tokenizers.get(encoding.tokenizer)
+    return model.architecture.reads in MASKED, bool(tokenizer and tokenizer.lowercase)
 
 
 def tuned(study: Study, variant: str) -> Recipe | None:

@@ -24,7 +24,7 @@ SCORES = [
 ]  # fmt: skip
 GAINS = ["model", "task", "metric", "against", "difference", "low", "high", "p", "verdict", "detectable"]
 COSTS = ["stage", "seconds", "tokens", "flops", "kwh", "core_hours", "gpu_hours", "co2e_kg", "usd_preemptible", "usd_on_demand"]
-CALIBRATION = ["model", "task", "init", "expected_calibration_error", "ece_std", "brier_score", "brier_std", "temperature", "n"]
+CALIBRATION = ["model", "task", "method", "init", "expected_calibration_error", "ece_std", "brier_score", "brier_std", "temperature", "n"]
 LEARNING = ["model", "task", "metric", "start", "examples", "mean", "std", "n"]
 PRETRAINING = [
     "model", "parameters", "tokens", "steps", "loss", "loss_se", "perplexity", "bits_per_byte", "tokens_per_second", "context_free_loss",
@@ -156,11 +156,14 @@ def learning(all_params: params.Params, metrics: dict[tuple[str, str], dict]) ->
 
 
 def calibration(metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
-    """One row per model, task and start with probabilities: their calibration on the reported split."""
+    """One row per model, task, method and start with probabilities: their calibration on the reported split."""
     rows = []
     for (group, _), measured in metrics.items():
         for init, splits in measured.get("calibration", {}).items() if group in ("finetune", "adapt", "baseline") else ():
-            about = (init, measured["task"], "baseline") if group == "baseline" else (named(measured), measured["task"], init)
+            if group == "baseline":
+                about = (init, measured["task"], init, "baseline")
+            else:
+                about = (named(measured), measured["task"], measured.get("recipe", measured["method"]), init)
             figures = splits[measured["split"]]
             error, brier = figures["expected_calibration_error"], figures["brier_score"]
             values = (error["mean"], error["std"], brier["mean"], brier["std"], figures["temperature"]["mean"], error["n"])
@@ -211,10 +214,14 @@ def costs(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> pd
 
 
 def price_tags(all_params: params.Params, metrics: dict[tuple[str, str], dict], published: dict) -> list[dict]:
-    """Table 3 of Strubell et al. 2019, with a row for each of our pre-trainings and one for all stages; their watts exclude the PUE."""
+    """Table 3 of Strubell et al. 2019, with a row for one pre-training of each of our models, the mean over its seeds, and one for all
+    stages; their watts exclude the PUE."""
     rows = [{"model": model} | figures for model, figures in published["rows"].items()]
     prices = {key: price.run_price(all_params, key[0], measured["cost"]) for key, measured in metrics.items()}
-    ours = {f"{name}, ours": one for (group, name), one in prices.items() if group == "pretrain"}
+    ours = {
+        f"{name}, ours": prices[group, name] * (1 / len(measured.get("seeds", [name])))  # a stage pre-trains with all seeds
+        for (group, name), measured in metrics.items() if group == "pretrain"
+    }  # fmt: skip
     for model, one in (ours | {"all stages here": price.total(prices.values())}).items():
         if not one.seconds:
             continue

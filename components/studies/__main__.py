@@ -99,7 +99,7 @@ def _page(
         changes={variant: readings.change(block.variants[variant]) for variant in variants},
         outcomes=outcomes, fixed=expectations.fixed(name, block),
         rates=readings.rates_tried(all_params, name) if block.learning_rates else {},
-        contrasts=[[one for one in last if (one.variant, one.against) == pair and one.task in block.measures] for pair in block.contrasts],
+        contrasts={pair: {one.task: one for one in last if (one.variant, one.against) == pair} for pair in block.contrasts},
         comparisons=len(last),
         judged=lambda measure, verdict: {True: "gain", False: "loss"}.get(tables.better(units[measure], verdict), ""),
         further=tables.further(all_params, name), number=number, unguarded=readings.unguarded(all_params, name),

@@ -13,7 +13,7 @@ from components.params import LOSS
 from components.stages.outputs import read_json
 from components.studies import folders
 from components.studies.folders import LAST, pretrained_folder
-from components.studies.tables import NEAR, Comparison, seeds, variants
+from components.studies.tables import NEAR, Comparison, bits_rules, seeds, variants
 from components.tasks import card
 
 
@@ -72,10 +72,25 @@ def readings(
         f"{task} says nothing here: no variant is above a bag of words over the second text alone ({best:.3f}, {floor:.3f})."
         for task, (best, floor) in blinded.items()
     ]
-    sentences += [sentence] + ([f"The budgets are not equal: {'; '.join(unequal)}."] if unequal else [])
+    sentences += [sentence, *beside_other_rules(all_params, study)]
+    sentences += [f"The budgets are not equal: {'; '.join(unequal)}."] if unequal else []
     if block.learning_rates:
         sentences.append(learning_rates(rates_tried(all_params, study)))
     return sentences + ([labelled(all_params, study)] if any(variant.by for variant in block.variants.values()) else [])
+
+
+def beside_other_rules(all_params: params.Params, study: str) -> list[str]:
+    """A sentence for each evaluation in bits per byte on the variants that are not compared with the base."""
+    block, sentences = all_params.studies[study], []
+    for evaluation in block.evaluations:
+        rules = bits_rules(all_params, study, evaluation)
+        others = [variant for variant, rule in rules.items() if rule != rules[block.base]]
+        if others:
+            sentences.append(
+                f"On {evaluation}, {block.base} is not compared with {', '.join(others)}: a masked model's pseudo-log-likelihood is no "
+                "probability of a text, and lower-cased text has fewer bits."
+            )
+    return sentences
 
 
 def beside_references(best: Mapping[str, tuple[str, float]], frame: pd.DataFrame, units: Mapping[str, str]) -> list[str]:

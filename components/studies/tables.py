@@ -96,8 +96,8 @@ class Comparison:
 
 def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
     """Every variant against the base at each milestone, and the declared contrasts; for the last models also on the held-out loss, where
-    it has the same targets. The variance over runs is pooled over all variants, where theirs are alike
-    (`verdicts.pool`). Holm's correction is over the last models.
+    it has the same targets, and on bits per byte of sentences where they are counted by the same rule. The variance over runs
+    is pooled over all such variants, where theirs are alike (`verdicts.pool`). Holm's correction is over the last models.
 
     A model that has not learned to use context gets no verdict on tasks, since its scores after fine-tuning do not depend
     on pre-training. What is asked without tuning is asked of any model.
@@ -108,9 +108,12 @@ def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
     compared = [(LOSS, variant, other, LAST, difference) for (variant, other), difference in by_loss(all_params, study, pairs).items()]
     for task in block.measures:
         sides = task_sides(all_params, study, task) if task in block.tasks else evaluation_sides(all_params, study, task)
+        rules = bits_rules(all_params, study, task)
         for milestone in (*map(str, block.milestones), LAST):
-            noise = verdicts.pool(side for (_, at), side in sides.items() if at == milestone)
             for variant, other in pairs if milestone == LAST else against_base:
+                if rules[variant] != rules[other]:
+                    continue
+                noise = verdicts.pool(side for (name, at), side in sides.items() if at == milestone and rules[name] == rules[variant])
                 difference = verdicts.difference(sides[variant, milestone], sides[other, milestone], noise)
                 compared.append((task, variant, other, milestone, difference))
 
@@ -119,6 +122,14 @@ def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
 
     words = iter(verdicts.verdicts([row[-1] for row in compared if tested(*row)]))
     return [Comparison(*row, next(words) if tested(*row) else UNTRAINED if row[3] == LAST else "") for row in compared]
+
+
+def bits_rules(all_params: params.Params, study: str, measure: str) -> dict[str, tuple[bool, bool] | None]:
+    """Variant -> the rule by which bits per byte of sentences are counted; None for each variant where the measure is something else."""
+    evaluation = all_params.evaluations.get(measure)
+    in_bits = evaluation is not None and evaluation.kind == "bits_per_byte"
+    block = all_params.studies[study]
+    return {variant: params.bits_rule(all_params, block, variant) if in_bits else None for variant in variants(all_params, study)}
 
 
 def by_loss(all_params: params.Params, study: str, pairs: list[tuple[str, str]]) -> dict[tuple[str, str], verdicts.Difference]:

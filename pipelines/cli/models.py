@@ -173,8 +173,8 @@ def neighbours(
         if name is not None and name not in known:
             raise SesameError(f"--{option}: no {name!r} in params.yaml (there are: {', '.join(known) or 'none'})")
     corpus_name = corpus or contexts.corpus_of(all_params, model)
-    read, matches = contexts.neighbours(model, text, corpus_name, layer, segments, top)
-    terminal.say(f"{model}, layer {read}, among the words of {segments:,} segments of {corpus_name}", "bold")
+    read, searched, matches = contexts.neighbours(model, text, corpus_name, layer, segments, top)
+    terminal.say(f"{model}, layer {read}, among the words of {searched:,} segments of {corpus_name}", "bold")
     terminal.table(["cosine", "in context"], [[f"{score:.3f}", shown] for score, shown in matches])
     if vectors:
         marked = contexts.marked(text)

@@ -254,6 +254,7 @@ def _forecast(all_params: params.Params, name: str, tokens: float | None, times:
             f"{name} was not pre-trained here yet, so its speed is not known: `sesame run pretrain@{name}` first"
         )
     read, prices = metrics["tokens"], price.run_price(all_params, "pretrain", metrics["cost"])
+    prices *= read / metrics["cost"]["tokens"]  # of one pre-training, where the stage has several
     wanted = tokens or times * read
     encoding = all_params.models[name].encoding
     text = last_metrics("encode", encoding, encoding in all_params.of_studies("encodings"))["train"]["tokens"]

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from lightning import Fabric
@@ -544,7 +545,8 @@ def test_baselines_with_probabilities_are_judged_by_them(project):
         likely, gold = np.array([row["probabilities"] for row in first]), np.array([["yes", "no"].index(row["label"]) for row in first])
         assert plain["brier_score"]["values"][0] == pytest.approx(calibration.brier_score(likely, gold), abs=1e-3)
     frame = tables.calibration({("baseline", "same"): found[True]})
-    assert frame[["model", "init", "n"]].values.tolist() == [["logistic_regression", "baseline", 2], ["averaging", "baseline", 2]]
+    names = ("logistic_regression", "averaging")
+    assert frame[["model", "method", "init", "n"]].values.tolist() == [[name, name, "baseline", 2] for name in names]
 
 
 def test_a_label_that_no_example_has_is_all_but_impossible():
@@ -577,7 +579,14 @@ def test_a_learning_curve_ends_where_finetune_stands(project, tokens):
     assert table[["start", "examples"]].values.tolist() == [
         [start, examples] for examples in (16, 40) for start in ("pretrained", "random", "logistic_regression")
     ]  # fmt: skip
-    plots.learning(table)
+    drawn = plots.learning(table)
+    other = table.assign(task="other")[table["start"] != "random"]
+    panels = plots.learning(pd.concat([other, table])).axes
+    looks = [{line.get_label(): line[0].get_color() for line in panel.containers} for panel in panels]
+    assert list(looks[0]) == ["pre-trained", "logistic regression"] and looks[0].items() < looks[1].items(), "a colour for each start"
+    named = plots.learning(pd.concat([other, table])).legends[0]
+    assert [text.get_text() for text in named.texts] == ["pre-trained", "logistic regression", "random weights"]
+    assert len(drawn.axes) == 1
 
 
 def test_a_point_beyond_the_task_is_the_whole_task(project, tokens):

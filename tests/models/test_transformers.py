@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer as Fast
 from tokenizers import models as kinds
-from tokenizers import pre_tokenizers, trainers
+from tokenizers import pre_tokenizers, processors, trainers
 from typer.testing import CliRunner
 
 from components import params
@@ -373,6 +373,27 @@ def test_a_token_that_a_checkpoint_adds_is_one_piece_of_a_text(given, name):
     [ids] = tokens.encode(["the <ent> dog </ent> sees [MASK] <mask> ."])
     assert [i for i in ids if i in theirs.convert_tokens_to_ids(["<ent>", "</ent>"])] == theirs.convert_tokens_to_ids(["<ent>", "</ent>"])
     assert theirs.mask_token_id not in ids and "<ent>" in tokens.decode(ids)
+
+
+def test_the_first_letter_of_a_word_is_in_its_token(given):
+    """RobBERT's tokenizer splits at blanks and adds one to each word, whose place `tokenizers` cuts off the word."""
+    folder = given("roberta")
+    file = folder / "tokenizer.json"
+    fast = Fast.from_file(str(file))
+    fast.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.ByteLevel(add_prefix_space=True)])
+    fast.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=True)
+    fast.save(str(file))
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"tokenizer_class": "PreTrainedTokenizerFast"}))
+    said = "My old friend paints a city"
+    assert fast.encode("a b", add_special_tokens=False).offsets[-1] == (3, 3), "tokenizers still cuts it off"
+    bring(folder)
+    tokens = tokenizer.load(Path("data/models/brought"))
+    [(ids, spans)] = tokens.encode_offsets([said])
+    assert ids == fast.encode(said, add_special_tokens=False).ids
+    covered = {i for span in spans for i in range(*span)}
+    assert covered == {i for i, letter in enumerate(said) if letter != " "}
+    assert all(" " not in said[first:last] for first, last in spans)
 
 
 @torch.no_grad()

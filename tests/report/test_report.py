@@ -371,11 +371,14 @@ def test_probabilities_are_held_against_what_is_right(project):
         folder.mkdir(parents=True)
         (folder / "predictions.jsonl").write_text("".join(lines))
         own = {"expected_calibration_error": FIGURES, "brier_score": FIGURES, "temperature": FIGURES}
-        measured = {"model": model, "task": "same", "split": "test", "derived": [], "calibration": {"pretrained": {"test": own}}}
+        measured = {"model": model, "task": "same", "split": "test", "derived": [], "method": "full"}
+        measured["calibration"] = {"pretrained": {"test": own}}
         metrics["finetune", f"{model}-same"] = measured
     metrics["finetune", "elmo-scores"] = {"model": "elmo", "task": "scores", "split": "test", "derived": []}  # of another kind of task
-    frame = tables.calibration(metrics)
-    assert frame["model"].tolist() == ["bert", "gpt"] and frame["temperature"].tolist() == [FIGURES["mean"]] * 2
+    adapted = {("adapt", f"bert-same-{way}"): metrics["finetune", "bert-same"] | {"recipe": way, "method": "full"} for way in ("a", "b")}
+    frame = tables.calibration(metrics | adapted)
+    assert frame[["model", "method"]].values.tolist() == [["bert", "full"], ["gpt", "full"], ["bert", "a"], ["bert", "b"]]
+    assert frame["temperature"].tolist() == [FIGURES["mean"]] * 4
     drawn = tables.reliability(CHECKED, metrics)
     assert list(drawn) == ["same"] and list(drawn["same"]) == ["bert", "gpt"]
     for model, expected in (("bert", 0.0), ("gpt", 0.177)):

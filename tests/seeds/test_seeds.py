@@ -122,6 +122,15 @@ def test_all_trainings_of_a_grid_have_the_same_examples(made):
     assert row.row(checked(train_examples=60), "bert-same-3", Run(None))["protocol"].endswith("60 labelled examples")
 
 
+def test_a_grid_of_random_weights_has_their_rate(made, monkeypatch):
+    rates = []
+    monkeypatch.setattr(row, "train", lambda setup, folder, recipe, *others: rates.append(recipe.learning_rate) or 1 / 0)
+    for init in ("random", "pretrained"):
+        with pytest.raises(ZeroDivisionError):
+            row.row(checked({"learning_rate": 1e-6, "starts": {"random": {"learning_rate": 0.03}}}, init=init), "bert-same-3", Run(None))
+    assert rates == [0.03, 1e-6]
+
+
 def test_a_score_that_is_undefined_is_named(made):
     for seed in (3, 4):
         frame = pd.DataFrame({"initialisation": seed, "order": [5, 6, 7], "epoch_1": 0.5, "dev": [0.5, None if seed == 4 else 0.4, 0.3]})

@@ -32,8 +32,9 @@ def test_a_word_finds_its_own_sentence_first(model):
     text = next(text for text in chain.from_iterable(corpora.read(Path("data/corpora/tiny"), "valid")) if len(space.WORD.findall(text)) > 3)
     place = list(space.WORD.finditer(text))[2]
     prompt = f"{text[: place.start()]}*{place.group()}*{text[place.end() :]}"
-    layer, found = contexts.neighbours("bert", prompt, "tiny", None, 200, 4)
+    layer, searched, found = contexts.neighbours("bert", prompt, "tiny", None, 200, 4)
     likenesses = [likeness for likeness, _ in found]
+    assert searched == len(list(chain.from_iterable(corpora.read(Path("data/corpora/tiny"), "valid")))) < 200
     assert layer == 2 and len(found) == 4 and likenesses == sorted(likenesses, reverse=True)
     assert found[0] == (pytest.approx(1, abs=1e-5), Word(text, place.start(), place.end()).shown())
 

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import time
+from contextlib import nullcontext
 from html import unescape
 from pathlib import Path
 
@@ -578,6 +579,44 @@ def test_the_reading_says_no_more_than_the_numbers():
     lines = [len(read(scores(0.72, 0.69, 0.70), flops=flops)) for flops in (0.89, 0.95, 1.09, 1.12)]
     assert lines == [2, 1, 1, 2], "beyond a tenth"
     assert read(scores(0.9))[0].startswith("One seed says nothing of the noise of training")
+
+
+def test_bits_of_sentences_are_compared_within_one_rule(monkeypatch):
+    """A masked model's pseudo-log-likelihood is no probability of a text, and a lower-cased text has fewer bits."""
+    sides = {
+        (variant, "last"): verdicts.of_losses(bits)
+        for variant, bits in {"masked": [1.7, 1.72], "more": [1.8, 1.81], "ltr": [1.5, 1.51], "cased": [1.55, 1.56]}.items()
+    }
+    raw = tiny_params(studies={"rules": {
+        "model": "bert", "base": "masked", "evaluations": ["bits", "pairs"], "seeds": [1, 2], "budget": {"tokens": 3000},
+        "question": "Which is best?", "plot": {"x": "tokens", "y": ["bits"]}, "contrasts": [["ltr", "cased"]],
+        "variants": {
+            "masked": {}, "more": {"change": {"objective": {"mlm_probability": 0.3}}}, "ltr": {"change": LEFT_TO_RIGHT},
+            "cased": {"change": LEFT_TO_RIGHT, "encoding": "cased"},
+        },
+    }})  # fmt: skip
+    raw["tokenizers"]["tiny"]["lowercase"] = True
+    raw["tokenizers"]["cased"] = raw["tokenizers"]["tiny"] | {"lowercase": False}
+    raw["encodings"]["cased"] = raw["encodings"]["tiny"] | {"tokenizer": "cased"}
+    raw["evaluations"] = {
+        "bits": {"kind": "bits_per_byte", "corpus": "tiny"}, "pairs": {"kind": "minimal_pairs", "corpus": "tiny"},
+    }  # fmt: skip
+    checked = params.check(raw)
+    monkeypatch.setattr(tables, "by_loss", lambda *_: {})
+    monkeypatch.setattr(tables, "untrained", lambda *_: {})
+    monkeypatch.setattr(tables, "evaluation_sides", lambda *_: sides)
+    found = [(one.task, one.variant, one.against) for one in tables.comparisons(checked, "rules")]
+    against_base = [("pairs", variant, "masked") for variant in ("more", "ltr", "cased")]
+    assert found == [("bits", "more", "masked"), *against_base, ("pairs", "ltr", "cased")]
+    [said] = readings.beside_other_rules(checked, "rules")
+    assert said.startswith("On bits, masked is not compared with ltr, cased: a masked model's pseudo-log-likelihood is no probability")
+    for task, name, refused in (("bits", "ltr", True), ("pairs", "ltr", False), ("bits", "more", False)):
+        raw["studies"]["rules"]["expects"] = [{"variant": name, "task": task, "direction": "lower", "matters": 0.1}]
+        with pytest.raises(SesameError, match="the bits of ltr and masked do not compare") if refused else nullcontext():
+            params.check(raw)
+
+
+LEFT_TO_RIGHT = {"architecture": {"name": "decoder"}, "objective": {"name": "clm"}}
 
 
 def test_a_ladder_tells_what_it_foretold():

@@ -107,7 +107,31 @@ def read_tokenizer(folder: Path, layout: Layout) -> FastTokenizer:
     except Exception as error:  # of many kinds, over several lines
         raise SesameError(f"the tokenizer can't be read: {one_line(error)}") from None
     with_markers(folder / "whole" / FILE, folder / "whole" / SETTINGS)
-    return FastTokenizer(folder / "whole")
+    return with_first_letters(folder / "whole")
+
+
+def with_first_letters(folder: Path) -> FastTokenizer:
+    """Read the tokenizer of a folder, whose tokens have their first letters in their places in a text.
+
+    RobBERT's splits at blanks and adds one to each word. `tokenizers` then takes the first letter for that blank and trims it
+    (EuroEval, issue 2171), so that an answer "old woman" is read as "ld woman". Without trimming, the places are right.
+    """
+    def complete(tokens: FastTokenizer) -> bool:
+        [(_, spans)] = tokens.encode_offsets([LETTERS])
+        return {i for span in spans for i in range(*span)} >= {i for i, letter in enumerate(LETTERS) if letter != " "}
+
+    tokens, raw = FastTokenizer(folder), read_json(folder / FILE)
+    processor = raw["post_processor"] or {}
+    trimming = [one for one in (processor, *processor.get("processors", [])) if one.get("trim_offsets")]
+    if complete(tokens) or not trimming:
+        return tokens
+    for one in trimming:
+        one["trim_offsets"] = False
+    storage.write_json(folder / FILE, raw)
+    return FastTokenizer(folder)
+
+
+LETTERS = "The old woman carries a red ball."
 
 
 def with_markers(file: Path, settings: Path) -> None:

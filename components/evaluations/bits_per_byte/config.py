@@ -10,8 +10,8 @@ from components.evaluations.config import EvaluationBlock
 class BitsPerByte(EvaluationBlock):
     """Minus the log-probability of held-out sentences, each on its own, divided by the bytes of their text: from left to right
     by the chain rule, for a masked model the pseudo-log-likelihood (Salazar et al. 2020; Kauf and Ivanova 2023). Models
-    with different tokenizers and sequence lengths are comparable. The two rules are not: a pseudo-log-likelihood sees both
-    sides of each word, and is not the probability of a text."""
+    with different vocabularies and sequence lengths are comparable. The two rules are not: a pseudo-log-likelihood sees both
+    sides of each word, and is not the probability of a text. Nor are lower-cased text and text with its capitals."""
 
     kind: Literal["bits_per_byte"]
     sentences: Annotated[int, Field(ge=2, le=10**15)] = 500

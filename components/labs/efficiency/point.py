@@ -70,7 +70,7 @@ class PointSetup:
     @classmethod
     def load(cls, all_params: params.Params, point: str, task: str) -> "PointSetup":
         block = all_params.efficiency
-        recipe = block.tuned(point)
+        recipe = block.tuned(point).of_start(block.points[point].init)
         check_max_length(Path("data/models", block.points[point].model), recipe)
         return cls(point, block.points[point], recipe, TaskSetup.load(all_params, task))
 

@@ -35,7 +35,8 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
     if name not in config.runs:
         raise SesameError(f"{name} is not in search of {params.STUDIES} (there are: {', '.join(config.runs)})")
     model, task, init = config.runs[name]
-    base, trials, journal = all_params.finetune.recipes[model], Trials.load(all_params, model, task, init), Journal(all_params, name)
+    base, trials = all_params.finetune.recipes[model].of_start(init), Trials.load(all_params, model, task, init)
+    journal = Journal(all_params, name)
     draws, rows = Draws(config, base), journal.open(run.id)[: config.budget.trials]
     earlier = sum(row["seconds"] for row in rows)
     for row in rows:

@@ -30,7 +30,7 @@ def row(all_params: params.Params, name: str, run: Run) -> dict:
     if name not in config.runs:
         raise SesameError(f"{name} is not in seed_grid of {params.STUDIES} (there are: {', '.join(config.runs)})")
     model, task, seed = config.runs[name]
-    recipe, folder = all_params.finetune.recipes[model], Path("data/models", model)
+    recipe, folder = all_params.finetune.recipes[model].of_start(config.init), Path("data/models", model)
     check_max_length(folder, recipe)
     sizes = {split: all_params.finetune.evaluated(split) for split in ("dev", reported_split(all_params.tasks[task]))}
     setup = TaskSetup.load(all_params, task, {"train": config.train_examples, **sizes})

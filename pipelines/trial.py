@@ -13,7 +13,7 @@ from markupsafe import Markup
 from components import objectives, params
 from components.comparison import pages, plots
 from components.core import compute
-from components.evaluations import evaluate
+from components.evaluations import one_model
 from components.evaluations.minimal_pairs import pairs
 from components.models import store
 from components.text import encode
@@ -43,10 +43,10 @@ def show() -> None:
     all_params, folder = params.load(), Path("data/models", MODEL)
     block = all_params.models[MODEL]
     compute.prepare(block.trainer.threads)
-    answers = evaluate.evaluate_model("minimal_pairs", EVALUATION, folder)
+    answers = one_model.evaluate_model("minimal_pairs", EVALUATION, folder)
     score, random = (
         float(np.nanmean(result.values))
-        for result in (answers, evaluate.evaluate_model("minimal_pairs", EVALUATION, folder, 1))
+        for result in (answers, one_model.evaluate_model("minimal_pairs", EVALUATION, folder, 1))
     )
     judged, written = _judged(answers.items), _samples(block, folder)
     with Path("data/study_curves", f"{MODEL}.csv").open(newline="") as file:

@@ -131,6 +131,27 @@ def test_a_change_of_code_makes_stale_what_runs_it(own_code, file, stale):
     assert other(before, looked_at()) == stale
 
 
+@pytest.mark.parametrize("file", ["components/finetune/kinds.py", "components/comparison/verdicts.py"])
+def test_what_judges_or_tunes_asks_no_evaluation_of_a_study_again(own_code, file):
+    raw = searched()
+    raw["evaluations"] = {"pairs": {"kind": "minimal_pairs", "corpus": "tiny"}}
+    raw["studies"]["asked"] = {
+        "question": "Which?", "model": "bert", "base": "one", "evaluations": ["pairs"], "seeds": [1], "budget": {"tokens": 3000},
+        "plot": {"x": "tokens", "y": ["pairs"]}, "variants": {"one": {}},
+    }  # fmt: skip
+    checked = params.check(raw)
+
+    def codes() -> dict[str, str]:
+        closure.forget()
+        return {entry.name: entry.code for entry in registry.entries(checked) if entry.stage == "transfer"}
+
+    before = codes()
+    append(file, "\nCHANGED = 1\n")
+    stale = {name for name, code in codes().items() if code != before[name]}
+    tuned = {name for name in before if name.startswith("rate-")}
+    assert "asked-one-1" in before and stale == (tuned if "finetune" in file else set())
+
+
 def test_comments_docstrings_and_line_breaks_change_nothing(own_code):
     before = looked_at()
     path = Path("components/pretrain/module.py")

@@ -25,12 +25,11 @@ from scipy.stats import bartlett
 from scipy.stats import t as student
 
 from components import params, tasks
+from components.comparison.sides import BLOCKS, Side, of_values
 from components.core.errors import SesameError
 from components.tasks import Example
 from components.tasks.metrics import CORPUS_LEVEL, MEANS, METRICS, corpus_counts, score_of_counts
 
-BLOCKS = 100
-"""Blocks of examples that are left out in turn; fewer where there are fewer groups."""
 LEVEL = 0.05
 POWER = 0.8
 UNEQUAL = 0.1
@@ -38,33 +37,6 @@ UNEQUAL = 0.1
 variant of twenty times the others' noise, .08 have a verdict; .19 where they are pooled always
 (`tests/tasks/test_verdicts.py`)."""
 Key = TypeVar("Key", bound=Hashable)
-
-
-@dataclass(frozen=True)
-class Side:
-    """The scores of the runs of one side. Both sides of a comparison have the same examples in the same order."""
-
-    scores: np.ndarray
-    """On all examples, (runs,); NaN where undefined, as a correlation with a constant."""
-    without: np.ndarray
-    """With each block of examples left out, (blocks, runs)."""
-    drawn: bool = True
-    """Whether the runs are random. False for a single deterministic run, which has no variance."""
-
-    @property
-    def runs(self) -> int:
-        return len(self.scores)
-
-    @property
-    def mean(self) -> float:
-        return float(self.scores.mean())
-
-    @property
-    def variance(self) -> float:
-        """Of the mean over the runs; NaN for a single random run."""
-        if not self.drawn:
-            return 0.0
-        return float(self.scores.var(ddof=1) / self.runs) if self.runs > 1 else nan
 
 
 class Pooled(NamedTuple):
@@ -186,20 +158,6 @@ def side(task: params.Task, metric: str, examples: Sequence[Example], runs: Sequ
     everything = np.arange(len(examples))
     without = [[score(run, np.setdiff1d(everything, block)) for run in runs] for block in blocks]
     return Side(np.array([score(run, everything) for run in runs]), np.array(without).reshape(len(blocks), len(runs)), drawn)
-
-
-def of_values(
-    values: np.ndarray, blocks: Sequence[np.ndarray], drawn: bool = True, weights: np.ndarray | None = None
-) -> Side:  # fmt: skip
-    """A side whose score is the mean over the examples of `values` (runs, examples), by `weights` (examples,) if given.
-
-    The mean of what is left without a block is over its own weights, as that of the whole is over all.
-    """
-    weights = np.ones(values.shape[1]) if weights is None else weights
-    values, count = values * weights, weights.sum()
-    total = values.sum(1)
-    without = [(total - values[:, block].sum(1)) / (count - weights[block].sum()) for block in blocks]
-    return Side(total / count, np.array(without).reshape(len(blocks), len(values)), drawn)
 
 
 def blocks_of(examples: Sequence[Example]) -> list[np.ndarray]:

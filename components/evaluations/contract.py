@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from components.comparison import verdicts
+from components.comparison import sides
 from components.core.errors import SesameError
 from components.core.keyed import generator
 
@@ -48,7 +48,7 @@ class Answers:
     """Further figures of the model. With several pre-trainings their mean is reported."""
 
 
-def side(values: np.ndarray, weights: np.ndarray, drawn: bool = True, clusters: np.ndarray | None = None) -> verdicts.Side:
+def side(values: np.ndarray, weights: np.ndarray, drawn: bool = True, clusters: np.ndarray | None = None) -> sides.Side:
     """One side of a comparison: the answers of several runs to the same items.
 
     Args:
@@ -61,10 +61,10 @@ def side(values: np.ndarray, weights: np.ndarray, drawn: bool = True, clusters: 
     count = numbers.max() + 1
     blocks = []
     if count > 1:  # the variance of a single item or cluster is unknown
-        blocks = np.array_split(generator(0).permutation(count), min(verdicts.BLOCKS, count))
+        blocks = np.array_split(generator(0).permutation(count), min(sides.BLOCKS, count))
         if clusters is not None:
             blocks = [np.flatnonzero(np.isin(numbers, block)) for block in blocks]
-    return verdicts.of_values(values, blocks, drawn, weights)
+    return sides.of_values(values, blocks, drawn, weights)
 
 
 def group_weights(groups: Sequence[str], values: np.ndarray) -> np.ndarray:

@@ -3,22 +3,19 @@
 -> data/evaluated/MODEL/EVALUATION/items.csv, one row per item. All pre-trainings of the model are evaluated.
 """
 
-from collections.abc import Mapping, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from math import sqrt
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import torch
 
 from components.comparison import verdicts
 from components.core import compute, storage
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.evaluations.contract import Answers, side, weights_among
-from components.models import store
+from components.evaluations.one_model import evaluate_model, write_items
 from components.models.pretrainings import pretrainings
 from components.params import Params
 from components.stages import stage
@@ -59,23 +56,6 @@ def by_layer(answers: Answers, twins: Sequence[Answers]) -> list[dict[str, float
         {**layer, "random_score": float(np.mean([twin.layers[number]["score"] for twin in twins]))}
         for number, layer in enumerate(answers.layers)
     ]
-
-
-def evaluate_model(kind: str, evaluation: str, weights: Path, seed: int | None = None) -> Answers:
-    """Evaluate the model in a folder with its weights, or with random ones drawn from `seed`."""
-    if seed is not None:
-        torch.manual_seed(seed)
-    model, tokens = store.load(weights, pretrained=seed is None)
-    module = import_module(f"components.evaluations.{kind}.evaluation")
-    return module.evaluate(Path("data/evaluations", evaluation), model, tokens, str(weights))
-
-
-def write_items(file: Path, answers: Answers, others: Mapping[str, np.ndarray] = MappingProxyType({})) -> None:
-    """Write one row per item with its weight, its score, and the scores of `others`: more pre-trainings, random weights."""
-    shared = {"cluster": answers.clusters, "stratum": answers.strata}
-    shared = {column: values for column, values in shared.items() if values is not None}
-    items = answers.items.assign(**shared, weight=answers.weights, score=answers.values, **others)
-    items.to_csv(file, index=False, float_format="%.6g", lineterminator="\n")
 
 
 def compare(answers: Answers, trained: np.ndarray, twins: np.ndarray) -> dict[str, Any]:

@@ -101,9 +101,17 @@ class Classification(Kind):
         return self.label_loss([data.targets[i] for i in batch.index], output)
 
     def label_loss(self, targets: list[int], output: Tensor) -> Tensor:
-        """Cross-entropy, with the recipe's class weights and smoothing."""
-        weights = None if self.weights is None else self.weights.to(output.device)
-        return cross_entropy(output, torch.tensor(targets, device=output.device), weights, label_smoothing=self.recipe.label_smoothing)
+        """Cross-entropy with the recipe's smoothing, averaged with the class weights of the examples.
+
+        torch's `cross_entropy` with both multiplies each class's share of the smoothing by the class's weight, so that the
+        smoothing of frequent classes pulls towards a rare one (pytorch, issue 104776).
+        """
+        target = torch.tensor(targets, device=output.device)
+        losses = cross_entropy(output, target, label_smoothing=self.recipe.label_smoothing, reduction="none")
+        if self.weights is None:
+            return losses.mean()
+        weights = self.weights.to(output.device)[target]
+        return (weights * losses).sum() / weights.sum()
 
     def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[str]:
         return [self.task.labels[i] for i in output.argmax(1).tolist()]

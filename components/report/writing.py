@@ -49,10 +49,11 @@ def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
 def describe(decoding: params.HowWritten) -> str:
     if decoding.kind == "beam":
         return f"{decoding.beams} beams, length penalty {decoding.length_penalty:g}"
+    penalty = [f"repetition penalty {decoding.repetition_penalty:g}"] * (decoding.repetition_penalty != 1)
     if decoding.kind == "greedy":
-        return "greedy"
+        return ", ".join(["greedy", *penalty])
     chosen = [f"top {decoding.top_k}"] * bool(decoding.top_k) + [f"top p {decoding.top_p:g}"] * (decoding.top_p < 1)
-    return ", ".join(["drawn", f"temperature {decoding.temperature:g}", *chosen])
+    return ", ".join(["drawn", f"temperature {decoding.temperature:g}", *chosen, *penalty])
 
 
 def _card(name: str) -> dict[str, Any]:

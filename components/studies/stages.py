@@ -83,7 +83,7 @@ def transfers(p: Params) -> Iterator[Entry]:
         if recipe:
             settings |= tuning_settings(_study_params(p, name)) | {"recipe": recipe.settings()}
             settings |= {"tasks": {task: judging_settings(p.tasks[task], recipe) for task in study.tasks}}
-            modules += method_modules(recipe, family)
+            modules += ("components.studies.finetuned", *method_modules(recipe, family))
         if block.train_examples:
             settings |= {"train_examples": block.train_examples}
         if block.init == "random":
@@ -91,6 +91,7 @@ def transfers(p: Params) -> Iterator[Entry]:
         if study.evaluations:
             kinds = {evaluation: p.evaluations[evaluation].kind for evaluation in study.evaluations}
             settings |= {"evaluations": kinds}
+            modules += ("components.studies.evaluated",)
             modules += tuple(f"components.evaluations.{kind}.evaluation" for kind in sorted({*kinds.values()}))
         yield Entry("transfer", name, modules, settings)
 

@@ -462,7 +462,7 @@ MISTAKES = [
     Mistake("tuned otherwise from the wrong weights", "components/studies/folders.py",
             "member._replace(variant=params.trained_by(all_params.studies[member.study], member.variant))", "member",
             named("studies", "test_variants_go_on_from_others")),
-    Mistake("random weights that are trained ones", "components/studies/transfer.py", "[variant.init]", '["pretrained"]',
+    Mistake("random weights that are trained ones", "components/studies/finetuned.py", "[variant.init]", '["pretrained"]',
             named("studies", "test_variants_go_on_from_others")),
     Mistake("all layers at one rate", "components/optimizers/__init__.py", "layer_decay ** max(0, distance(name) - 1)", "1",
             named("pretrain", "test_layers_below_the_top_learn_slower")),

@@ -322,7 +322,7 @@ def test_without_datatrove_it_says_what_to_install(project, monkeypatch):
         make(corpus(shards=2))
 
 
-def test_quality_filters(project):
+def test_quality_filters(project, capsys):
     draw = random.Random(0)
     good = [text_of(draw.choices([*WORDS, *["that", "with", "have"] * 5], k=150)) for _ in range(60)]
     lorem, bare = "Lorem ipsum dolor sit amet. " * 12, " ".join(words(draw, 80))
@@ -334,9 +334,20 @@ def test_quality_filters(project):
     assert dropped["too_few_sentences"] == 1 and dropped["dup_line_frac"] == 2, dropped
     one = make(corpus(shards=3, cleaning={"quality": ["c4"]}))
     assert one["dropped"]["lorem_ipsum"] == 1 and one["documents"] == 61
+    make(corpus(shards=3, cleaning={"quality": ["gopher_repetition"]}))
+    assert "sentences_removed" not in corpora_card()
+    (project / "data.txt").write_text("\n".join(f"{text} Yes. “Said he.” She never came" for text in good))
+    kept = make(corpus(shards=3, cleaning={"quality": ["c4"]}))
+    removed = corpora_card()["sentences_removed"]
+    assert removed == {"too_few_words": 60, "no_terminal_punc": 120} and kept["documents"] == 60, removed
+    assert "sentences removed within documents" in capsys.readouterr().out
     for language, without_stop_words in (("en", 1), ("de", 0)):
         found = make(corpus(language=language, shards=3, cleaning={"quality": ["gopher_quality"]}))["dropped"]
         assert found.get("gopher_enough_stop_words", 0) == without_stop_words, found
+
+
+def corpora_card() -> dict:
+    return json.loads(Path("data/corpora/small/card.json").read_text())
 
 
 def test_a_shard_that_is_missing_is_named(project):

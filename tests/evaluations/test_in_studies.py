@@ -12,8 +12,8 @@ from components import params
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.evaluations.contract import Answers, group_weights
-from components.evaluations.evaluate import write_items
 from components.evaluations.minimal_pairs.evaluation import is_right
+from components.evaluations.one_model import write_items
 from components.stages import registry
 from components.studies import __main__ as study_stage
 from components.studies import champion, milestones, readings, tables, transfer

@@ -427,14 +427,28 @@ def test_patience_keeps_the_best_epoch(tokens, rows):
     assert all(torch.equal(value, states[1][name]) for name, value in module.state_dict().items())
 
 
-def test_class_weights_and_smoothing_are_those_of_the_libraries(tokens):
+def test_class_weights_and_smoothing_go_together(tokens):
+    """A class's weight is that of its examples; smoothing spreads over all classes alike (torch multiplies both)."""
     kind = kinds.build(TASK, recipe(class_weights="balanced", label_smoothing=0.1))
     encoded = data.Encoded([[torch.ones(2)]] * 4, [], targets=[0, 0, 0, 1])
     kind.prepare_targets(encoded)
     torch.testing.assert_close(kind.weights, torch.tensor([4 / 6, 4 / 2]))
-    output = torch.randn(4, 2)
-    expected = torch.nn.CrossEntropyLoss(kind.weights, label_smoothing=0.1)(output, torch.tensor([0, 0, 0, 1]))
-    torch.testing.assert_close(kind.loss(output, encoded, data.Batch([], torch.empty(0), [1] * 4, [0, 1, 2, 3])), expected)
+    output, target, batch = torch.randn(4, 2), torch.tensor([0, 0, 0, 1]), data.Batch([], torch.empty(0), [1] * 4, [0, 1, 2, 3])
+    log, each = output.log_softmax(1), kind.weights[target]
+    smoothed = -(0.9 * log[range(4), target] + 0.1 * log.mean(1))
+    torch.testing.assert_close(kind.loss(output, encoded, batch), (each * smoothed).sum() / each.sum())
+    for settings in ({"class_weights": "balanced"}, {"label_smoothing": 0.1}, {}):
+        one = kinds.build(TASK, recipe(**settings))
+        one.prepare_targets(encoded)
+        expected = torch.nn.CrossEntropyLoss(one.weights, label_smoothing=settings.get("label_smoothing", 0.0))(output, target)
+        torch.testing.assert_close(one.loss(output, encoded, batch), expected)
+    surest = torch.tensor([[5.0, 0.0]] * 99 + [[0.0, 5.0]], requires_grad=True)  # one rare label among a hundred, all said rightly
+    many = data.Encoded([[torch.ones(2)]] * 100, [], targets=[0] * 99 + [1])
+    kind.prepare_targets(many)
+    kind.loss(surest, many, data.Batch([], torch.empty(0), [1] * 100, list(range(100)))).backward()
+    alone = kinds.build(TASK, recipe(label_smoothing=0.1))
+    [plain] = torch.autograd.grad(alone.loss(surest[:1], many, data.Batch([], torch.empty(0), [1], [0])), surest)
+    assert (surest.grad[0] * plain[0] > 0).all(), "weights make a frequent label's loss smaller, and turn it nowhere"
 
 
 def test_mix_starts_as_the_plain_mean():

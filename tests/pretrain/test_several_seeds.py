@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 from components import params
-from components.evaluations.evaluate import compare, evaluate_model
+from components.evaluations.evaluate import compare
+from components.evaluations.one_model import evaluate_model
 from components.models.pretrainings import pretrainings
 from components.params.models import BETWEEN_SEEDS
 from tests.conftest import ran, tiny_params

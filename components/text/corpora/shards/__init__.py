@@ -22,6 +22,7 @@ from collections import Counter
 from pathlib import Path
 
 from components import params
+from components.core.errors import format_counts
 from components.core.storage import output, write_json, writing
 from components.params import Params
 from components.stages.closure import fingerprint
@@ -47,6 +48,9 @@ def build(all_params: Params, name: str, about: dict) -> dict:
         for shard in counts:
             words.update(shard["words_by_language"])
         card = {"name": name} | about | {"dropped": dropped}
+        if removed := sum((Counter(shard["sentences_removed"]) for shard in counts), Counter()):
+            print(f"{name}: sentences removed within documents: {format_counts(removed)}", flush=True)
+            card["sentences_removed"] = dict(removed)
         card |= {"words_by_language": words} if any(part.language for part in corpus.parts) else {}
         card |= {"shards": corpus.shards, "splits": {split: _sum([shard["splits"][split] for shard in counts]) for split in SPLITS}}
         with output(Path("data/corpora", name)) as written:

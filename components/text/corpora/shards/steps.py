@@ -93,6 +93,10 @@ def _documents(part: params.CorpusPart, portion: Portion) -> Iterator[list[str]]
         raise SesameError(place.sub(lambda match: f"{file.name}, line {int(match[1]) + before}", str(error))) from None
 
 
+LINES = "line-filter-"
+"""Before the reason, in datatrove's counts of removed lines."""
+
+
 class Store(PipelineStep):
     """Writes documents to `clean/<rank>.txt`, with a digest of each and the counts."""
 
@@ -118,12 +122,14 @@ class Store(PipelineStep):
                 digests += digest_of(text)
                 number += 1
         np.save(self.folder / f"{rank:05}.npy", np.frombuffer(bytes(digests), np.uint64).reshape(-1, 2))
-        reasons = Counter(short=short)
+        reasons, sentences = Counter(short=short), Counter()
         for step in self.before:
             for label, stat in step.stats.stats.items():
                 if label.startswith("dropped_"):
                     reasons[label.removeprefix("dropped_")] += round(stat.total)
-        about = {"documents": number, "languages": languages, "dropped": reasons}
+                elif label.startswith(LINES):  # C4's rules take single lines out of a document: sentences, here
+                    sentences[label.removeprefix(LINES)] += round(stat.total)
+        about = {"documents": number, "languages": languages, "dropped": reasons, "sentences_removed": sentences}
         (self.folder / f"{rank:05}.json").write_text(json.dumps(about))
 
 
@@ -163,5 +169,8 @@ class Split(PipelineStep):
             file.close()
         reasons = known["dropped"] | {"duplicates": len(exact), "near_duplicates": len(near)}
         splits = {split: totals | {"sha256": digests[split].hexdigest()} for split, totals in written.items()}
-        about = {"dropped": reasons, "splits": splits, "words_by_language": {key: count for key, count in words.items() if key}}
+        about = {
+            "dropped": reasons, "sentences_removed": known["sentences_removed"], "splits": splits,
+            "words_by_language": {key: count for key, count in words.items() if key},
+        }  # fmt: skip
         (target / f"{rank:05}.json").write_text(json.dumps(about))

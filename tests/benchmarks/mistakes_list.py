@@ -230,8 +230,8 @@ MISTAKES = [
             named("parity", "test_alibi_falls_as_in_bloom")),
     # fine-tuning
     Mistake("no smoothing", KINDS,
-            ", label_smoothing=self.recipe.label_smoothing)", ")",
-            named("finetune", "test_class_weights_and_smoothing_are_those_of_the_libraries")),
+            ", label_smoothing=self.recipe.label_smoothing, ", ", ",
+            named("finetune", "test_class_weights_and_smoothing_go_together")),
     Mistake("scores predicted in units of the loss", KINDS,
             "(output[:, 0] * self.scale + self.centre).tolist()", "output[:, 0].tolist()",
             named("finetune", "test_regression_predicts_in_the_tasks_own_unit")),

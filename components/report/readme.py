@@ -25,7 +25,8 @@ from components.stages.outputs import read_json
 from components.studies.folders import LAST
 
 TRIED = Path("docs/starts.csv")
-FILLED = ("comparisons", "default", "evaluations", "findings", "recipe", "spaces", "studies", "tutorial_verdict")
+ATTENTION_COST = Path("docs/attention_cost.csv")
+FILLED = ("comparisons", "default", "evaluations", "family", "findings", "recipe", "spaces", "studies", "tutorial_verdict")
 PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in FILLED), *sorted(Path("docs").glob("lecture_*.md")))
 PICTURES = {Path("docs/images/findings.svg"): picture, Path("docs/images/learnt.svg"): learnt}
 START_NAMES = {"pretrained": "pretrained", **STARTS}
@@ -256,11 +257,24 @@ def warmup() -> str:
     return table(["optimizer", "warm-up", "learning rate", *(f"seed {seed}" for seed in seeds)], body)
 
 
+def attention_cost() -> str:
+    """Each kind of attention: tokens a second, and MiB of activations a thousand tokens, at three lengths of rows."""
+    cells: dict[str, dict[str, list[str]]] = {}
+    with ATTENTION_COST.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            cost = [f"{float(row['tokens_per_second']):,.0f}", f"{float(row['mib_per_1000_tokens']):,.0f}"]
+            cells.setdefault(row["attention"], {})[row["length"]] = cost
+    lengths = ("64", "1024", "4096")
+    head = ["attention", *(f"tokens/s, rows of {int(length):,}" for length in lengths), *(f"MiB, {int(length):,}" for length in lengths)]
+    return table(head, [[kind, *(costs[length][i] for i in (0, 1) for length in lengths)] for kind, costs in cells.items()])
+
+
 TABLES = {
     "diagnostics": diagnostics, "findings": findings_table, "outcomes": outcomes, "study": study,
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
     "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes,
     "sentence_probes": sentence_probes, "attention": attention, "rates": rates, "warmup": warmup,
+    "attention_cost": attention_cost,
 }  # fmt: skip
 
 

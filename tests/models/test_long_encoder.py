@@ -1,4 +1,4 @@
-"""The encoder for long texts: what transformers' Longformer and Reformer compute, formulas, padding, cost, a whole training."""
+"""The encoder for long texts: transformers' Longformer and Reformer, formulas, padding, cost, a training."""
 
 from pathlib import Path
 
@@ -61,7 +61,8 @@ def test_windows_are_longformers(x, global_tokens, lengths):
     """Its global projections are set to those of all tokens, which are the only ones here."""
     ours = WindowAttention(settings("windows", global_tokens=global_tokens)).eval()
     config = transformers.LongformerConfig(
-        hidden_size=HIDDEN, num_attention_heads=HEADS, attention_window=[8], num_hidden_layers=1, attention_probs_dropout_prob=0,
+        hidden_size=HIDDEN, num_attention_heads=HEADS, attention_window=[8], num_hidden_layers=1,
+        attention_probs_dropout_prob=0,
     )  # fmt: skip
     theirs = transformers.models.longformer.modeling_longformer.LongformerSelfAttention(config, 0).eval()
     weights, biases = ours.query_key_value.weight.chunk(3), ours.query_key_value.bias.chunk(3)
@@ -87,8 +88,8 @@ def test_hashes_are_reformers(x, rounds):
     """With at least a chunk of padding: their first chunk sees the last one, ours none."""
     ours = HashAttention(settings("hashes", rounds=rounds, biases=False)).eval()
     config = transformers.ReformerConfig(
-        hidden_size=HIDDEN, num_attention_heads=HEADS, attention_head_size=HIDDEN // HEADS, lsh_attn_chunk_length=8, num_hashes=rounds,
-        num_buckets=ours.buckets, lsh_num_chunks_before=1, lsh_num_chunks_after=0, hash_seed=7, is_decoder=False,
+        hidden_size=HIDDEN, num_attention_heads=HEADS, attention_head_size=HIDDEN // HEADS, lsh_attn_chunk_length=8,
+        num_hashes=rounds, num_buckets=ours.buckets, lsh_num_chunks_before=1, lsh_num_chunks_after=0, hash_seed=7, is_decoder=False,
         lsh_attention_probs_dropout_prob=0.0, attn_layers=["lsh"],
     )  # fmt: skip
     theirs = transformers.models.reformer.modeling_reformer.LSHSelfAttention(config, 0).eval()
@@ -130,7 +131,8 @@ def test_padding_and_the_choice_of_tokens_change_nothing(tokens, kind, positions
         for a, b in zip(alone, together, strict=True):
             torch.testing.assert_close(a[0], b[row, :length], atol=1e-5, rtol=1e-5)
     some = torch.tensor([[0, 3, 20]] * 7)
-    torch.testing.assert_close(model.at(ids, lengths, None, some), together[-1].gather(1, some[..., None].expand(-1, -1, HIDDEN)))
+    expected = together[-1].gather(1, some[..., None].expand(-1, -1, HIDDEN))
+    torch.testing.assert_close(model.at(ids, lengths, None, some), expected)
 
 
 @torch.no_grad()
@@ -139,7 +141,8 @@ def test_a_window_or_chunk_of_the_whole_text_is_full_attention(tokens, kind):
     """Of Reformer's, with keys of length one that no query shares with itself."""
     ids, lengths = torch.randint(5, tokens.vocab_size, (2, 30)), torch.tensor([30, 11])
     wide, wider = (build(tokens, kind, window=size, chunk=size, rounds=1) for size in (32, 64))
-    wider.load_state_dict({key: value for key, value in wide.state_dict().items() if "rotations" not in key}, strict=False)
+    weights = {key: value for key, value in wide.state_dict().items() if "rotations" not in key}
+    wider.load_state_dict(weights, strict=False)
     torch.testing.assert_close(wide.top(ids, lengths)[1, :11], wider.top(ids, lengths)[1, :11])
     if kind == "windows":
         full = build(tokens, "full")
@@ -161,7 +164,7 @@ def test_only_full_attention_costs_more_for_each_token_of_a_longer_text(tokens, 
 
 @pytest.mark.parametrize("kind, global_tokens", [("full", 1), ("windows", 1), ("linear", 1), ("windows", 0)])
 def test_each_kind_learns_what_a_token_far_away_says(tokens, kind, global_tokens):
-    """The last token is to tell which of eight is the first: two layers of windows alone reach eight tokens back, and stay at ln 8."""
+    """The last token is to tell which of eight is the first. Two layers of windows alone reach eight tokens back: ln 8."""
     model = build(tokens, kind, max_length=32, dropout=0.0, global_tokens=global_tokens).train()
     optimizer, choices, length = torch.optim.AdamW(model.parameters(), 3e-3), 8, 32
     for _ in range(100):
@@ -177,7 +180,7 @@ def test_each_kind_learns_what_a_token_far_away_says(tokens, kind, global_tokens
 
 def test_it_is_trained_and_tuned(project):
     raw = tiny_params(studies={})
-    raw["models"]["bert"]["architecture"] = {"name": "long_encoder", "attention": "hashes", **SIZES, "chunk": 8, "dropout": 0.1}
+    raw["models"]["bert"]["architecture"] = {"name": "long_encoder", "attention": "hashes", **SIZES, "chunk": 8}
     raw["finetune"] |= {"models": ["bert"], "seeds": [1], "inits": ["pretrained"]}
     YAML().dump(raw, project / "params.yaml")
     for module, name in (("components.pretrain", "bert"), ("components.finetune", "bert-same")):
@@ -185,7 +188,8 @@ def test_it_is_trained_and_tuned(project):
         assert done.returncode == 0, done.stderr
     trained, _ = store.load(Path("data/models/bert"))
     drawn, _ = store.load(Path("data/models/bert"), pretrained=False)
-    assert not torch.equal(trained.blocks[1].attention.rotations, drawn.blocks[1].attention.rotations), "they are saved with the weights"
+    saved, new = (model.blocks[1].attention.rotations for model in (trained, drawn))
+    assert not torch.equal(saved, new), "rotations are saved with the weights"
 
 
 def test_positions_that_need_a_bias_for_each_pair_are_refused():

@@ -28,7 +28,9 @@ class LinearCostAttention(SelfAttention):
         -> (batch, heads, length, head)."""
         raise NotImplementedError
 
-    def forward(self, x: Tensor, mask: Tensor | None, causal: bool, positions: Positions, only: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, mask: Tensor | None, causal: bool, positions: Positions, only: Tensor | None = None
+    ) -> Tensor:  # fmt: skip
         """As `SelfAttention.forward`; mask (batch, 1, 1, length)."""
         batch, length, _ = x.shape
         heads = self.project(x).view(batch, length, -1, self.num_heads, self.head_size).permute(2, 0, 3, 1, 4)
@@ -38,9 +40,12 @@ class LinearCostAttention(SelfAttention):
             attended = gather_positions(attended, only[:, None].expand(-1, self.num_heads, -1))
         return self.output(attended.transpose(1, 2).flatten(2))
 
+
 class WindowAttention(LinearCostAttention):
-    """A token attends to `window` tokens on each side; the first `global_tokens` attend to all, and all to them (Beltagy et al. 2020,
-    section 3.1). Unlike the authors' model, the global tokens have no projections of their own."""
+    """A token attends to `window` tokens on each side; the first `global_tokens` attend to all, and all to them.
+
+    Beltagy et al. 2020, section 3.1. Unlike in the authors' model, the global tokens have no projections of their own.
+    """
 
     def attend(self, heads: Tensor, real: Tensor, positions: Positions) -> Tensor:
         query, key, value = positions.rotate(heads[0]), positions.rotate(heads[1]), heads[2]
@@ -49,17 +54,22 @@ class WindowAttention(LinearCostAttention):
         if length <= width + 1:  # the window has the whole text
             return attention(query, key, value, real[:, None, None], False, probability)
         first = min(self.config.global_tokens, length)
-        # blocks of `width` queries; the keys of a block are those of the block itself and of both its neighbours
+        # blocks of `width` queries; the keys of a block are its own and those of both its neighbours
         room = -length % width
         blocks = (length + room) // width
         queries = pad(query, (0, 0, 0, room)).unflatten(2, (blocks, width)).transpose(1, 2).flatten(0, 1)
         keys, values = (
-            pad(x, (0, 0, width, width + room)).unfold(2, 3 * width, width).permute(0, 2, 1, 4, 3).flatten(0, 1) for x in (key, value)
+            pad(x, (0, 0, width, width + room)).unfold(2, 3 * width, width).permute(0, 2, 1, 4, 3).flatten(0, 1)
+            for x in (key, value)
         )
-        distance = torch.arange(3 * width, device=real.device) - width - torch.arange(width, device=real.device)[:, None]
-        local = real & (torch.arange(length, device=real.device) >= first)  # global tokens are keys of every block, once
+        distance = (
+            torch.arange(3 * width, device=real.device) - width - torch.arange(width, device=real.device)[:, None]
+        )
+        # global tokens are keys of every block, once
+        local = real & (torch.arange(length, device=real.device) >= first)
         visible = pad(local, (width, width + room)).unfold(1, 3 * width, width)[:, :, None] & (distance.abs() <= width)
-        visible = (visible | (distance == 0)).flatten(0, 1)  # padding attends to itself: no row of the softmax may be empty
+        # padding attends to itself: no row of the softmax may be empty
+        visible = (visible | (distance == 0)).flatten(0, 1)
 
         def of_each_block(x: Tensor) -> Tensor:
             return x[:, None].expand(batch, blocks, *x.shape[1:]).flatten(0, 1)
@@ -78,11 +88,11 @@ class WindowAttention(LinearCostAttention):
 class HashAttention(LinearCostAttention):
     """A token attends to tokens whose vectors point where its own does (Kitaev et al. 2020, section 2).
 
-    Queries and keys are the same vectors. Random rotations hash each (Andoni et al. 2015); tokens are sorted by their hash, cut into
-    chunks, and attend to their chunk and the one before it, to themselves only if there is nothing else. The rounds are weighted
-    by their sums of exponentials. Unlike the authors' code, the rotations are drawn once, so that a text has one result, and
-    the first chunk has none before it, so that padding changes nothing. Reversible layers save memory, as
-    `trainer.recompute` does, and are left out.
+    Queries and keys are the same vectors. Random rotations hash each (Andoni et al. 2015). Tokens are sorted by their
+    hash, cut into chunks, and attend to their chunk and the one before it, to themselves only if there is nothing else.
+    The rounds are weighted by their sums of exponentials. Unlike in the authors' code, the rotations are drawn once, so
+    that a text has one result, and the first chunk has none before it, so that padding changes nothing. Reversible
+    layers save memory, as `trainer.recompute` does, and are left out.
     """
 
     def __init__(self, config: LongEncoderArchitecture):
@@ -90,7 +100,9 @@ class HashAttention(LinearCostAttention):
         del self.query_key_value
         self.key_value = Linear(config.hidden_size, 2 * config.hidden_size, config.biases)
         self.buckets = 2 * -(-config.max_length // config.chunk)  # chunks hold two buckets on average (section 3)
-        self.register_buffer("rotations", torch.randn(config.num_heads, config.rounds, self.head_size, self.buckets // 2))
+        self.register_buffer(
+            "rotations", torch.randn(config.num_heads, config.rounds, self.head_size, self.buckets // 2)
+        )
 
     def project(self, x: Tensor) -> Tensor:
         return self.key_value(x)
@@ -125,8 +137,8 @@ class HashAttention(LinearCostAttention):
 
     @torch.no_grad()
     def _sorted(self, query: Tensor, real: Tensor) -> Tensor:
-        """query (batch, heads, length, head), real (batch, heads, rounds, length) -> the same shape as real: positions in the
-        order of their hashes, padding last."""
+        """query (batch, heads, length, head), real (batch, heads, rounds, length) -> the shape of real: positions in the order
+        of their hashes, padding last."""
         rotated = query[:, :, None] @ self.rotations.to(query.dtype)  # (batch, heads, rounds, length, buckets / 2)
         bucket = torch.cat([rotated, -rotated], 4).argmax(4)
         return bucket.masked_fill(~real, self.buckets).argsort(dim=3, stable=True)
@@ -143,9 +155,11 @@ def _with_previous(x: Tensor, fill: float = 0) -> Tensor:
 
 
 class LinearAttention(LinearCostAttention):
-    """elu(x) + 1 of queries and keys in place of the softmax's exponential, so that the sum over keys is computed once for all queries
-    (Katharopoulos et al. 2020, section 3.2). There are no weights that dropout could act on. Rotary positions rotate
-    the features above the fraction bar only (Su et al. 2021, section 3.3)."""
+    """elu(x) + 1 of queries and keys in place of the softmax, so that one sum over keys serves all queries.
+
+    Katharopoulos et al. 2020, section 3.2. There are no weights that dropout could act on. Rotary positions rotate the
+    features above the fraction bar only (Su et al. 2021, section 3.3).
+    """
 
     def attend(self, heads: Tensor, real: Tensor, positions: Positions) -> Tensor:
         query, key = elu(heads[0]) + 1, (elu(heads[1]) + 1) * real[:, None, :, None]

@@ -49,7 +49,8 @@ class LongEncoder(MaskedLanguageModel):
     def layers(
         self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None, only: Tensor | None = None
     ) -> list[Tensor]:  # fmt: skip
-        """As the contract's; `only` (batch, targets): positions for which the last layer is computed, (batch, targets, hidden)."""
+        """As the contract's; `only` (batch, targets): positions of which the last layer is wanted -> (batch, targets,
+        hidden)."""
         positions = torch.arange(ids.shape[1], device=ids.device)
         x = self.positions.add(self.token_embedding(ids), positions)
         if self.position_embedding is not None:

@@ -298,3 +298,18 @@ def test_the_interface_of_nvml_is_called_as_its_header_has_it(tmp_path, monkeypa
     with energy.running() as read:
         assert read.kwh(pue=1.0) == {"gpu": pytest.approx(2 / 3.6e6)}
         assert read.kwh(pue=1.0) == {"gpu": pytest.approx(4 / 3.6e6)}
+
+
+def test_a_forecast_is_of_one_pre_training_where_a_stage_has_several(monkeypatch, capsys):
+    checked, said = params.check(tiny_params()), []
+    for seeds in (1, 3):
+        measured = {
+            ("pretrain", "bert"): {
+                "tokens": 1000, "cost": COST | {key: seeds * COST[key] for key in ("seconds", "tokens", "kwh")},
+            },
+            ("encode", "tiny"): {"train": {"tokens": 5000}},
+        }  # fmt: skip
+        monkeypatch.setattr(price_tags, "last_metrics", lambda stage, name, _, known=measured: known[stage, name])
+        price_tags._forecast(checked, "bert", None, 10)
+        said.append(capsys.readouterr().out.split(", costs")[1].split(" by the curve")[0])
+    assert said[0] == said[1] and "at the measured 10.0 tokens per second" in said[0], said

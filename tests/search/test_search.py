@@ -268,6 +268,16 @@ def test_from_either_start_the_same_recipes_are_tried(project, tokens):
         checked(inits=["pretrained", "random", "random"])
 
 
+def test_random_weights_have_their_own_rate_where_none_is_drawn(project, tokens, monkeypatch):
+    save_models(tokens)
+    raw, rates = raw_params(models=["bert"], inits=["random"], space={"epochs": {"choices": [1, 2]}}), []
+    raw["finetune"]["recipes"]["bert"] |= {"learning_rate": 1e-6, "starts": {"random": {"learning_rate": 0.03}}}
+    monkeypatch.setattr(search.Trials, "run", lambda self, recipe, *others: rates.append(recipe.learning_rate) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        searched(params.check(raw), "bert-same-random")
+    assert rates == [0.03]
+
+
 def test_a_search_that_was_not_run_is_one_line(project):
     with pytest.raises(SesameError, match=r"data/search/trials/bert/same/pretrained.json: no such file; run the stage"):
         budget.budget(checked(), "all", Run(None))

@@ -11,7 +11,8 @@ from components.studies.folders import LAST
 
 
 def evaluate(all_params: Params, member: Member, target: Path) -> dict[str, dict[str, dict]]:
-    """evaluation -> milestone -> protocol, measure, score and those of references; the items are written to the target folder."""
+    """evaluation -> milestone -> protocol, measure, score and those of references. The items are written to the target
+    folder."""
     study, weights, results = all_params.studies[member.study], folders.weights_folder(all_params, member), {}
     seed = member.seed if study.variants[member.variant].init == "random" else None
     for evaluation in study.evaluations:

@@ -1,8 +1,8 @@
 """`python -m components.studies.transfer STUDY-VARIANT-SEED`: fine-tune and evaluate one seed of a variant ->
 data/studies/<study>/<variant>/<seed>/.
 
-It is fine-tuned with the same seed on every task of the study, and so is its model at each milestone. The predictions are in
-<task>/<milestone>/, the answers in <evaluation>/<milestone>/items.csv.
+It is fine-tuned with the same seed on every task of the study, and so is its model at each milestone. The predictions
+are in <task>/<milestone>/, the answers in <evaluation>/<milestone>/items.csv.
 """
 
 from importlib import import_module
@@ -27,7 +27,8 @@ def transfer(all_params: Params, name: str, run: Run) -> dict:
     run.tag(study=member.study, variant=member.variant, model=study.model)
     costs = [result["cost"] for milestones in tasks.values() for result in milestones.values()]
     total = {key: sum(cost[key] for cost in costs) for key in ("tokens", "flops")}
-    return {"tasks": tasks, "evaluations": evaluations, "cost": total | {"gpus": max((cost["gpus"] for cost in costs), default=0)}}
+    cost = total | {"gpus": max((cost["gpus"] for cost in costs), default=0)}
+    return {"tasks": tasks, "evaluations": evaluations, "cost": cost}
 
 
 def _module(name: str) -> Any:

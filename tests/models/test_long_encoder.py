@@ -24,7 +24,8 @@ HIDDEN, HEADS = 32, 4
 
 
 def settings(attention: str, **changes) -> LongEncoderArchitecture:
-    return LongEncoderArchitecture(name="long_encoder", attention=attention, **SIZES | {"window": 4, "chunk": 8} | changes)
+    sizes = SIZES | {"window": 4, "chunk": 8} | changes
+    return LongEncoderArchitecture(name="long_encoder", attention=attention, **sizes)
 
 
 def build(tokens, attention: str, **changes) -> torch.nn.Module:
@@ -89,8 +90,8 @@ def test_hashes_are_reformers(x, rounds):
     ours = HashAttention(settings("hashes", rounds=rounds, biases=False)).eval()
     config = transformers.ReformerConfig(
         hidden_size=HIDDEN, num_attention_heads=HEADS, attention_head_size=HIDDEN // HEADS, lsh_attn_chunk_length=8,
-        num_hashes=rounds, num_buckets=ours.buckets, lsh_num_chunks_before=1, lsh_num_chunks_after=0, hash_seed=7, is_decoder=False,
-        lsh_attention_probs_dropout_prob=0.0, attn_layers=["lsh"],
+        num_hashes=rounds, num_buckets=ours.buckets, lsh_num_chunks_before=1, lsh_num_chunks_after=0, hash_seed=7,
+        is_decoder=False, lsh_attention_probs_dropout_prob=0.0, attn_layers=["lsh"],
     )  # fmt: skip
     theirs = transformers.models.reformer.modeling_reformer.LSHSelfAttention(config, 0).eval()
     torch.manual_seed(7)
@@ -164,7 +165,7 @@ def test_only_full_attention_costs_more_for_each_token_of_a_longer_text(tokens, 
 
 @pytest.mark.parametrize("kind, global_tokens", [("full", 1), ("windows", 1), ("linear", 1), ("windows", 0)])
 def test_each_kind_learns_what_a_token_far_away_says(tokens, kind, global_tokens):
-    """The last token is to tell which of eight is the first. Two layers of windows alone reach eight tokens back: ln 8."""
+    """The last token is to tell which of eight is the first. Two layers of windows alone don't reach it: ln 8."""
     model = build(tokens, kind, max_length=32, dropout=0.0, global_tokens=global_tokens).train()
     optimizer, choices, length = torch.optim.AdamW(model.parameters(), 3e-3), 8, 32
     for _ in range(100):

@@ -137,8 +137,8 @@ class HashAttention(LinearCostAttention):
 
     @torch.no_grad()
     def _sorted(self, query: Tensor, real: Tensor) -> Tensor:
-        """query (batch, heads, length, head), real (batch, heads, rounds, length) -> the shape of real: positions in the order
-        of their hashes, padding last."""
+        """query (batch, heads, length, head), real (batch, heads, rounds, length) -> the shape of real: positions in the
+        order of their hashes, padding last."""
         rotated = query[:, :, None] @ self.rotations.to(query.dtype)  # (batch, heads, rounds, length, buckets / 2)
         bucket = torch.cat([rotated, -rotated], 4).argmax(4)
         return bucket.masked_fill(~real, self.buckets).argsort(dim=3, stable=True)

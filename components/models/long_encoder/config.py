@@ -17,16 +17,16 @@ class LongEncoderArchitecture(TransformerArchitecture):
 
     name: Literal["long_encoder"]
     attention: Kind = "windows"
-    """`windows`: to the neighbours of a token (Longformer, Beltagy et al. 2020); `hashes`: to tokens with similar vectors
-    (Reformer, Kitaev et al. 2020); `linear`: a product of feature maps in place of the softmax (Katharopoulos et al.
-    2020); `full`: to all tokens, as in BERT, to compare."""
+    """`windows`: to the neighbours of a token (Longformer, Beltagy et al. 2020); `hashes`: to tokens with similar
+    vectors (Reformer, Kitaev et al. 2020); `linear`: a product of feature maps in place of the softmax (Katharopoulos
+    et al. 2020); `full`: to all tokens, as in BERT, to compare."""
     window: Size = 64
     """Of `windows`: a token attends to so many tokens on each side (Longformer: 256)."""
     global_tokens: Annotated[int, Field(ge=0, le=2**20)] = 1
     """Of `windows`: the first tokens of a text attend to all tokens, and all attend to them; 1: `[CLS]`."""
     chunk: Size = 64
-    """Of `hashes`: tokens are sorted by their hash and cut into chunks of this size; a token attends to its chunk and the
-    one before it (Reformer: 64)."""
+    """Of `hashes`: tokens are sorted by their hash and cut into chunks of this size; a token attends to its chunk and
+    the one before it (Reformer: 64)."""
     rounds: Annotated[int, Field(ge=1, le=64)] = 2
     """Of `hashes`: hash functions, each with its own sorting (Reformer: up to 8)."""
     positions: Literal["learned", "sinusoidal", "rotary"] = "learned"

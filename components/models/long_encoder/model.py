@@ -40,7 +40,7 @@ class LongEncoder(MaskedLanguageModel):
     def forward(
         self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None, positions: Tensor | None = None
     ) -> Tensor:  # fmt: skip
-        """-> (batch, length, hidden); with positions (batch, targets) those tokens' states, (batch, targets, hidden)."""
+        """-> (batch, length, hidden); with positions (batch, targets) the states of these tokens."""
         return self.layers(ids, lengths, segment_ids, positions)[-1]
 
     def at(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None, positions: Tensor) -> Tensor:

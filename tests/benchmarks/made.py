@@ -14,7 +14,8 @@ from components.text.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
 VOCABULARY = 8192
 PIECES = SimpleNamespace(
     vocab_size=VOCABULARY, byte_lengths=np.full(VOCABULARY, 4), starts_word=np.arange(VOCABULARY) % 3 > 0,
-    characters=lambda shortest=1: np.ones((VOCABULARY, max(8, shortest)), dtype=np.int64),
+    characters=lambda shortest=1: np.ones((VOCABULARY, max(8, shortest)), dtype=np.int64), pieces=[b"x"] * VOCABULARY,
+    falls_back=lambda i: False,
 )  # fmt: skip
 """In the place of a tokenizer."""
 

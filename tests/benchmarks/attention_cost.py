@@ -75,6 +75,10 @@ def main() -> None:
                   "{mib_per_1000_tokens:.0f} MiB".format(**rows[-1]), flush=True)  # fmt: skip
     table = pd.DataFrame(rows)
     table.to_csv(ROOT / "docs/attention_cost.csv", index=False, float_format="%.4g", lineterminator="\n")
+    draw(table)
+
+
+def draw(table: pd.DataFrame) -> None:
     titles = {
         "mflops_per_token": "MFLOPs a token", "tokens_per_second": "tokens a second",
         "mib_per_1000_tokens": "MiB a thousand tokens",
@@ -84,7 +88,7 @@ def main() -> None:
         for (kind, points), style in zip(table.groupby("attention", sort=False), styles(), strict=False):
             axis.plot(points["length"], points[column], label=kind, markersize=5, **style)
         axis.set_xscale("log", base=2)
-        axis.set_yscale("log")
+        axis.set_ylim(bottom=0)
         axis.set_xticks(LENGTHS, [f"{length:,}" for length in LENGTHS], fontsize=8)
         axis.set_xlabel("tokens of a row")
         axis.set_title(title)

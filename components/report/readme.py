@@ -4,7 +4,6 @@ A table is between `<!-- table: NAME -->` and `<!-- end -->`, a figure between `
 (FIGURES has the other kinds); the text around them is written by hand.
 """
 
-import csv
 import re
 import statistics
 from pathlib import Path
@@ -24,8 +23,7 @@ from components.report.readme_studies import (
 from components.stages.outputs import read_json
 from components.studies.folders import LAST
 
-TRIED = Path("docs/starts.csv")
-ATTENTION_COST = Path("docs/attention_cost.csv")
+DOCS = Path("docs")
 FILLED = ("comparisons", "default", "evaluations", "family", "findings", "recipe", "spaces", "studies", "tutorial_verdict")
 PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in FILLED), *sorted(Path("docs").glob("lecture_*.md")))
 PICTURES = {Path("docs/images/findings.svg"): picture, Path("docs/images/learnt.svg"): learnt}
@@ -80,10 +78,9 @@ def gains() -> str:
 def starts() -> str:
     """The best point of each start's grid, by the mean over the tasks on dev, and the number of points."""
     tried: dict[tuple[str, str], dict[tuple[str, str], dict[str, float]]] = {}
-    with TRIED.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            points = tried.setdefault((row["model"], row["start"]), {})
-            points.setdefault((row["embedding_scale"], row["learning_rate"]), {})[row["task"]] = float(row["score"])
+    for row in rows("starts", DOCS):
+        points = tried.setdefault((row["model"], row["start"]), {})
+        points.setdefault((row["embedding_scale"], row["learning_rate"]), {})[row["task"]] = float(row["score"])
     body, tasks = [], []
     for (model, start), points in tried.items():
         tasks = [task for task in TASKS if task in next(iter(points.values()))]
@@ -260,12 +257,12 @@ def warmup() -> str:
 def attention_cost() -> str:
     """Each kind of attention: tokens a second, and MiB of activations a thousand tokens, at three lengths of rows."""
     cells: dict[str, dict[str, list[str]]] = {}
-    with ATTENTION_COST.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            cost = [f"{float(row['tokens_per_second']):,.0f}", f"{float(row['mib_per_1000_tokens']):,.0f}"]
-            cells.setdefault(row["attention"], {})[row["length"]] = cost
+    for row in rows("attention_cost", DOCS):
+        cost = [f"{float(row['tokens_per_second']):,.0f}", f"{float(row['mib_per_1000_tokens']):,.0f}"]
+        cells.setdefault(row["attention"], {})[row["length"]] = cost
     lengths = ("64", "1024", "4096")
-    head = ["attention", *(f"tokens/s, rows of {int(length):,}" for length in lengths), *(f"MiB, {int(length):,}" for length in lengths)]
+    head = ["attention", *(f"tokens/s, rows of {int(length):,}" for length in lengths)]
+    head += [f"MiB, {int(length):,}" for length in lengths]
     return table(head, [[kind, *(costs[length][i] for i in (0, 1) for length in lengths)] for kind, costs in cells.items()])
 
 

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
 from components import params
-from components.comparison.plots import COLOURS, GREY, HIGHER, LOWER, styles
+from components.comparison.plots import COLOURS, GREY, HIGHER, LOWER, legend, styles
 from components.params import LOSS
 from components.studies.findings import ABSENT, OPEN, OPPOSITE, REPRODUCED, Finding
 from components.studies.folders import LAST
@@ -45,8 +45,7 @@ def scatter(
             axis.xaxis.set_minor_formatter(NullFormatter())  # minor labels would overlap
         axis.set_xlabel(TITLES[study.plot.x])
         axis.set_title(title(y, units))
-    drawn = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", ncols=5)
+    legend(figure, 5)
     return figure
 
 

@@ -11,11 +11,12 @@ import torch
 from matplotlib import pyplot as plt
 
 from components import objectives, params
-from components.comparison.plots import styles
+from components.comparison.plots import legend, styles
 from components.core import compute
 from components.core.flops import flop_counter
 from components.models import store
 from tests.benchmarks.made import PIECES, made_text
+from tests.memory import peak_bytes
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 KINDS = {
@@ -52,15 +53,9 @@ def row(kind: str, length: int) -> dict[str, float | str | int]:
         started = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - started)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiled:
-        step()
-    now = most = 0
-    for event in profiled.profiler.kineto_results.events():
-        now += event.nbytes() if event.name() == "[memory]" else 0
-        most = max(most, now)
     return {
         "attention": kind, "length": length, "mflops_per_token": counter.get_total_flops() / tokens / 1e6,
-        "tokens_per_second": tokens / min(seconds), "mib_per_1000_tokens": most / 2**20 / tokens * 1000,
+        "tokens_per_second": tokens / min(seconds), "mib_per_1000_tokens": peak_bytes(step) / 2**20 / tokens * 1000,
     }  # fmt: skip
 
 
@@ -92,7 +87,7 @@ def draw(table: pd.DataFrame) -> None:
         axis.set_xticks(LENGTHS, [f"{length:,}" for length in LENGTHS], fontsize=8)
         axis.set_xlabel("tokens of a row")
         axis.set_title(title)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    legend(figure, 5)
     figure.savefig(ROOT / "docs/images/attention_cost.png", dpi=110)
 
 

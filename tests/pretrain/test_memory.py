@@ -1,13 +1,13 @@
 """The memory of a training as it is counted without weights, beside what a CPU's allocator counts in a real step."""
 
 import pytest
-import torch
 
 from components import objectives, params
 from components.models import store
 from components.pretrain import sizing
 from components.text.tokenizer import SPECIALS
 from tests.conftest import tiny_params
+from tests.memory import peak_bytes
 from tests.pretrain.test_device import PAIRS
 
 ROWS, VOCABULARY = 16, 4096
@@ -44,13 +44,7 @@ def allocated(config: params.Model) -> int:
         sum(loss for loss, _ in losses.values()).backward()
 
     step()  # the gradients are there
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiled:
-        step()
-    now = most = 0
-    for event in profiled.profiler.kineto_results.events():
-        now += event.nbytes() if event.name() == "[memory]" else 0
-        most = max(most, now)
-    return 16 * sum(weights.values()) + most
+    return 16 * sum(weights.values()) + peak_bytes(step)
 
 
 @pytest.mark.parametrize(("name", "size"), CASES)

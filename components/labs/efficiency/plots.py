@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from components.comparison.plots import GREY, styles
+from components.comparison.plots import GREY, legend, styles
 from components.labs.efficiency.front import COSTS
 
 
@@ -24,6 +24,5 @@ def fronts(frame: pd.DataFrame, metric: str, base: str) -> Figure:
         axis.xaxis.set_minor_formatter(NullFormatter())  # minor labels would overlap
         axis.set_xlabel(title)
     axes[0].set_ylabel(metric)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    legend(figure, 5)
     return figure

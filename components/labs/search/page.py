@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from components.comparison.plots import plt, styles
+from components.comparison.plots import legend, plt, styles
 from components.labs.search.curve import AXES, FEW, Comparison, Curve
 
 
@@ -33,7 +33,7 @@ def figure(task: str, metric: str, curves: dict[str, Curve], histories: dict[str
         panel.ticklabel_format(axis="x", scilimits=(-2, 4))
         panel.set_xlabel(f"budget in {units(device)[axis]}")
     axes[0].set_ylabel(f"{metric} on dev")
-    drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    legend(drawn, 3)
     drawn.suptitle(f"{task}: {'expected best' if curves else 'best'} {metric} at a budget of search", fontweight="bold", fontsize=11)
     return drawn
 

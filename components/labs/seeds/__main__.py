@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 from components import params
 from components.comparison import pages
-from components.comparison.plots import plt, styles, svg
+from components.comparison.plots import legend, plt, styles, svg
 from components.comparison.verdicts import LEVEL, holm
 from components.core import storage
 from components.core.errors import SesameError
@@ -166,7 +166,7 @@ def curve(every: list[Selected], early: dict[int, list[Selected]], third: int, m
             axis.plot([at.epochs for at in points], [getattr(at, key) for at in points], label=label, linewidth=wide, markersize=4, **style)
         axis.set(xscale="log", xlabel="epochs trained, together", ylabel=f"{metric} on {where}")
     axes[0].set_title("of the best on dev")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    legend(figure, 3)
     return figure
 
 

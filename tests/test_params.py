@@ -2,17 +2,21 @@
 
 import copy
 import functools
+import io
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+from dvc.utils.serialize import modify_yaml
 from ruamel.yaml import YAML
 
 from components import params
 from components.core.errors import SesameError
 from components.params.references import _references, problems_of_names
+from pipelines import profiles
 from tests.conftest import tiny_params
 
 PYPI = {"kind": "pypi", "project": "demo", "version": "1", "filename": "a.whl", "sha256": "0" * 64, "members": ["*"]}
@@ -36,6 +40,19 @@ def test_schema_is_current_and_named_in_the_first_line():
         }.get(file, ("../../components", "study"))  # fmt: skip
         assert (ROOT / file).read_text().splitlines()[0] == f"# yaml-language-server: $schema={place}/{name}.schema.json"
     assert len(schemas) == 3
+
+
+@pytest.mark.parametrize("file", params.files(ROOT), ids=str)
+def test_dvc_and_sesame_write_params_as_they_are_shipped(file, tmp_path):
+    """So that `dvc exp run -S` and `sesame exp run -S` change the one line that they are told to."""
+    path = tmp_path / "params.yaml"
+    shutil.copy(ROOT / file, path)
+    with modify_yaml(path):
+        pass
+    assert path.read_text() == (ROOT / file).read_text()
+    editor, written = profiles.editor(), io.StringIO()
+    editor.dump(profiles.parsed(editor, path.read_text()), written)
+    assert written.getvalue() == path.read_text()
 
 
 def problems(change) -> list[str]:

@@ -4,7 +4,6 @@ The lab is built once by `sesame run` and copied for each journey, so that a tes
 """
 
 import csv
-import io
 import json
 import os
 import re
@@ -19,14 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dvc.utils.serialize import modify_yaml
 from filelock import FileLock
 from ruamel.yaml import YAML
 
-from components import params
 from components.core.errors import SesameError
 from components.stages.inputs import digest
-from pipelines import profiles
 from tests.conftest import tiny_params
 from tests.pipelines.conftest import BIN, ROOT, Lab, dvc, whole
 
@@ -375,19 +371,6 @@ def test_what_a_stage_reads_of_a_folder_is_by_content(tmp_path, monkeypatch):
     assert len({first, second, digest(folder())}) == 3
     folder("b").unlink()
     assert digest(folder()) == first
-
-
-@pytest.mark.parametrize("file", params.files(ROOT), ids=str)
-def test_dvc_and_sesame_write_params_as_they_are_shipped(file, tmp_path):
-    """So that `dvc exp run -S` and `sesame exp run -S` change the one line that they are told to."""
-    path = tmp_path / "params.yaml"
-    shutil.copy(ROOT / file, path)
-    with modify_yaml(path):
-        pass
-    assert path.read_text() == (ROOT / file).read_text()
-    editor, written = profiles.editor(), io.StringIO()
-    editor.dump(profiles.parsed(editor, path.read_text()), written)
-    assert written.getvalue() == path.read_text()
 
 
 def test_what_comes_in_comes_out_or_is_counted(built_pipeline):

@@ -108,7 +108,7 @@ def test_the_five_lines_of_the_docs(models, tmp_path_factory, monkeypatch):
     """As they stand in docs/python.md; from another folder, too."""
     Path("data/report").mkdir(parents=True)
     pd.DataFrame({"model": ["gpt"], "mean": [0.5]}).to_csv("data/report/scores.csv", index=False)
-    [lines] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.S)
+    lines, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.S)
     assert len([line for line in lines.splitlines() if line]) == 5
     said = {}
     exec(lines, said)

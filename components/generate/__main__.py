@@ -4,8 +4,11 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain, islice
+from math import comb
 from pathlib import Path
+from typing import Any
 
 import sacrebleu
 import torch
@@ -56,16 +59,17 @@ def generate(all_params: params.Params, name: str, run: Run) -> dict:
         raise SesameError(f"generations.{name}.inputs: there are no texts to start from")
 
     started = time.perf_counter()
-    generated = writer.write(inputs.ids, block.decoding, block.batch_size)
+    all_generated = writer.answers(inputs.ids, block.decoding, block.batch_size, block.answers)
     seconds = time.perf_counter() - started
-    texts, tokens = [writer.text(ids) for ids in generated], sum(map(len, generated))
-    figures = {"texts": len(texts), "tokens_per_second": tokens / seconds, "mean_length": tokens / len(texts)}
+    generated = [answers[0] for answers in all_generated]
+    texts, tokens = [writer.text(ids) for ids in generated], sum(map(len, chain.from_iterable(all_generated)))
+    figures = {"texts": len(texts), "tokens_per_second": tokens / seconds, "mean_length": sum(map(len, generated)) / len(texts)}
     if unended := sum(len(ids) == writer.room(source, block.decoding) for ids, source in zip(generated, inputs.ids, strict=True)):
         print(f"{unended:,} of {len(generated):,} texts have the maximal length", flush=True)
     figures |= {"unended": unended / len(texts), "cut": writer.cut}
     if writer.cut:
         print(f"{writer.cut:,} of {len(generated):,} sources cut: the model reads {writer.model.max_length} tokens", flush=True)
-    signatures = {}
+    signatures, answers = {}, []
     if block.inputs.kind == "parallel":
         systems = {"written": texts}
         if block.inputs.word_by_word and trained and trained[-1][1].name == "translation":
@@ -76,7 +80,9 @@ def generate(all_params: params.Params, name: str, run: Run) -> dict:
         by_system = score(systems, inputs.references, lowercase, signatures)
         figures |= by_system.pop("written") | by_system
         if block.inputs.source.kind == "synthetic":
-            figures["solved"] = solved(inputs.texts, texts)
+            all_texts = [[writer.text(ids) for ids in answers] for answers in all_generated]
+            figures |= solved(block, inputs.texts, all_texts)
+            answers = all_texts if block.answers > 1 else []
     near: list[tuple[str, float]] = []
     if trained:
         names = dict.fromkeys(encoding for encoding, _ in trained)
@@ -85,7 +91,7 @@ def generate(all_params: params.Params, name: str, run: Run) -> dict:
         figures["by_people"] = novelty.copied(inputs.reference_ids, train)
         near = novelty.nearest(texts[:SHOWN], list(islice(chain.from_iterable(sentences(all_params, name) for name in names), SENTENCES)))
     attention = attention_weights(writer, inputs.ids[0], generated[0]) if writer.reads_source else {}
-    save(name, inputs, texts, near, {"signatures": signatures, "attention": attention})
+    save(name, inputs, texts, answers, near, {"signatures": signatures, "attention": attention})
     run.artifact(Path("data/generated", name))
     report(figures, texts, inputs)
     return figures | {"cost": {"tokens": tokens}}
@@ -145,11 +151,27 @@ def score(
     return figures
 
 
-def solved(problems: list[str], answers: list[str]) -> float:
-    """The share of problems with a right answer."""
-    from components.text.sources.synthetic import solves
+def solved(block: params.Generation, problems: list[str], answers: list[list[str]]) -> dict[str, Any]:
+    """The share of problems that the first answer solves, and the share that any of 1, 2, 4, ... answers solves: of beams the best ones,
+    of draws the expectation over which of them are taken (Chen et al. 2021, equation 1)."""
+    solves = import_module(f"components.text.sources.synthetic.{block.inputs.source.problem}").solves
+    right = [[solves(problem, answer) for answer in texts] for problem, texts in zip(problems, answers, strict=True)]
+    figures: dict[str, Any] = {"solved": sum(first for first, *_ in right) / len(right)}
+    if block.answers > 1:
+        counts = sorted({2**power for power in range(block.answers.bit_length())} | {block.answers})
+        share = best_of if block.decoding.kind == "beam" else pass_at
+        figures["solved_by_any"] = {str(count): sum(share(each, count) for each in right) / len(right) for count in counts}
+    return figures
 
-    return sum(map(solves, problems, answers)) / len(problems)
+
+def best_of(right: list[bool], count: int) -> float:
+    """1 if any of the first answers is right, else 0."""
+    return float(any(right[:count]))
+
+
+def pass_at(right: list[bool], count: int) -> float:
+    """The probability that a right answer is among a number of answers taken at random: 1 - C(n - c, k) / C(n, k)."""
+    return 1 - comb(len(right) - sum(right), count) / comb(len(right), count)
 
 
 def baseline(all_params: params.Params, encoding: str, objective: params.Objective) -> Callable[[str], str]:
@@ -172,13 +194,16 @@ def attention_weights(writer: writing.Writer, source: list[int], generated: list
     return {"source": source, "written": generated, "weights": rounded}
 
 
-def save(name: str, inputs: Inputs, texts: list[str], near: list[tuple[str, float]], card: dict) -> None:
-    """Write one text per line; the first ones with their nearest training sentence."""
+def save(
+    name: str, inputs: Inputs, texts: list[str], answers: list[list[str]], near: list[tuple[str, float]], card: dict
+) -> None:
+    """Write one text per line, with all answers to a problem; the first ones with their nearest training sentence."""
     with storage.output(Path("data/generated", name)) as folder:
         folder.mkdir(parents=True)
         with (folder / "texts.jsonl").open("w", encoding="utf-8") as file:
             for i, (source, text, reference) in enumerate(zip(inputs.texts, texts, inputs.references, strict=True)):
                 row = {"input": source, "written": text, "reference": reference}
+                row |= {"answers": answers[i]} if answers else {}
                 similar = i < len(near) and near[i][1] > 0
                 row |= {"nearest": near[i][0], "likeness": round(near[i][1], 3)} if similar else {}
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -195,6 +220,8 @@ def report(figures: dict, texts: list[str], inputs: Inputs) -> None:
         print(f"BLEU {figures['bleu']:.1f}{shown}, chrF {figures['chrf']:.1f}", flush=True)
     if "solved" in figures:
         print(f"solved: {figures['solved']:.1%}", flush=True)
+    for count, share in figures.get("solved_by_any", {}).items():
+        print(f"by any of {count}: {share:.1%}", flush=True)
     if "written" in figures:
         new = {kind: figures[kind].get("novel_4") for kind in ("written", "by_people")}
         shown = {kind: "–" if share is None else f"{share:.1%}" for kind, share in new.items()}

@@ -110,11 +110,11 @@ def draw(scores: Tensor, how: Sample, keys: Tensor, step: int) -> Tensor:
 
 
 @torch.no_grad()
-def beams(decoding: Decoding, logits: Callable[[Tensor], Tensor], how: Beam, limits: Limits) -> list[list[int]]:
-    """The best text of each row: the sum of its tokens' log-probabilities, including the end, divided by their number to the power of
-    `length_penalty` (Wu et al. 2016, section 7, without the constant). A row is done when no beam is better, at its length
-    so far, than the worst of as many finished texts as there are beams, as in `transformers`: a longer text could still
-    overtake it."""
+def beams(decoding: Decoding, logits: Callable[[Tensor], Tensor], how: Beam, limits: Limits) -> list[list[list[int]]]:
+    """The texts of each row, at most as many as there are beams, the best first: by the sum of their tokens' log-probabilities, including
+    the end, divided by their number to the power of `length_penalty` (Wu et al. 2016, section 7, without the constant). A row is done when
+    no beam is better, at its length so far, than the worst of as many finished texts as there are beams, as in `transformers`: a longer one
+    could still overtake it."""
     width, state = how.beams, State(decoding, logits)
     rows = len(state.ids)
     state.select(torch.arange(rows).repeat_interleave(width), width)
@@ -153,4 +153,4 @@ def beams(decoding: Decoding, logits: Callable[[Tensor], Tensor], how: Beam, lim
         state.select(rows_of.flatten(), width)
         state.add(token.flatten())
         scores = state.scores
-    return [texts_of_row[0][1] for texts_of_row in finished]
+    return [[text for _, text in texts_of_row] for texts_of_row in finished]

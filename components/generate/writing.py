@@ -69,23 +69,29 @@ class Writer:
 
     def write(self, sources: list[list[int]], how: HowWritten, batch_size: int) -> list[list[int]]:
         """Generate a text for each source, without its end; the result does not depend on the batches."""
-        groups, texts = defaultdict(list), [[] for _ in sources]
-        for i, source in enumerate(sources):  # beginnings are batched with others of the same length
+        return [texts[0] for texts in self.answers(sources, how, batch_size, 1)]
+
+    def answers(self, sources: list[list[int]], how: HowWritten, batch_size: int, count: int) -> list[list[list[int]]]:
+        """Generate a number of texts for each source: the best of its beams, or as many draws. The first is that of `write`."""
+        beams = isinstance(how, Beam)
+        inputs = sources if beams else sources * count  # a draw depends on its place in this list
+        groups, texts = defaultdict(list), [[] for _ in inputs]
+        for i, source in enumerate(inputs):  # beginnings are batched with others of the same length
             groups[0 if self.reads_source else len(source)].append(i)
         for group in groups.values():
-            most = self.room(sources[group[0]], how)
-            group.sort(key=lambda i: len(sources[i]))
+            most = self.room(inputs[group[0]], how)
+            group.sort(key=lambda i: len(inputs[i]))
             for start in range(0, len(group), batch_size):
                 batch = group[start : start + batch_size]
-                if isinstance(how, Beam):
-                    results = search.beams(*self._start([sources[i] for i in batch], most), how, self._limits(most))
-                    for i, text in zip(batch, results, strict=True):
-                        texts[i] = text
+                if beams:
+                    results = search.beams(*self._start([inputs[i] for i in batch], most), how, self._limits(most))
+                    for i, best in zip(batch, results, strict=True):
+                        texts[i] = best[:count]
                 else:
-                    for rows, tokens in self._steps([sources[i] for i in batch], batch, most, how):
+                    for rows, tokens in self._steps([inputs[i] for i in batch], batch, most, how):
                         for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
                             texts[batch[row]] += [token] if token != self.end else []
-        return texts
+        return texts if beams else [texts[i :: len(sources)] for i in range(len(sources))]
 
     def stream(self, source: list[int], how: HowWritten) -> Iterator[str]:
         """Yield a text while it is generated, with any search but beams."""

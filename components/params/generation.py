@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from components.core.config import Block, Count, DrawnSeed, ModelName, RunOnly, Threads
+from components.core.config import Added, Block, Count, DrawnSeed, ModelName, RunOnly, Threads
 from components.params.sources import Source
 
 Penalty = Annotated[float, Field(ge=0.01, le=100)]
@@ -87,7 +87,22 @@ class Generation(Block):
     """Inputs, from the first on."""
     decoding: HowWritten = Beam(kind="beam")
     """How a text is chosen."""
+    answers: Annotated[Count, Added(neutral=1)] = 1
+    """Texts written for each problem of a synthetic source, drawn or the best beams: the share of problems that any of them solves is
+    measured, too (`pass@k` of Chen et al. 2021)."""
     batch_size: Annotated[Count, RunOnly()] = 64
     """Texts written side by side."""
     threads: Annotated[Threads | None, RunOnly()] = 1
     """CPU threads of torch; null leaves torch's own choice."""
+
+    @model_validator(mode="after")
+    def answers_are_checked(self):
+        if self.answers == 1:
+            return self
+        if self.inputs.kind != "parallel" or self.inputs.source.kind != "synthetic":
+            raise ValueError(f"answers {self.answers}: only those to a synthetic source's problems can be checked; leave it out")
+        if self.decoding.kind == "greedy":
+            raise ValueError(f"answers {self.answers}: greedy decoding has one; take decoding.kind sample or beam")
+        if self.decoding.kind == "beam" and self.answers > self.decoding.beams:
+            raise ValueError(f"answers {self.answers}: more than decoding.beams, {self.decoding.beams}; raise beams")
+        return self

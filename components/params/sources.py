@@ -118,12 +118,13 @@ class SyntheticSource(Block):
     answers can be checked."""
 
     kind: Literal["synthetic"]
-    problem: Literal["integrals"]
-    """Derivatives and what they are of, in prefix notation (Lample and Charton 2020)."""
+    problem: Literal["integrals", "programs", "counts"]
+    """`integrals`: derivatives and what they are of, in prefix notation (Lample and Charton 2020). `programs`: lists before and after, and
+    the functions that were run on them (Balog et al. 2017). `counts`: numbers of words and vowels, and a sentence with these."""
     pairs: Count
     """Problems made."""
     operators: Annotated[int, Field(ge=1, le=10)] = 4
-    """In a solution, at most."""
+    """In a solution, at most: operators of a function, functions of a program, noun phrases behind the verb."""
     part: Literal["training", "held_out"] = "training"
     """Every tenth problem, by its text, is held out."""
     seed: Seed = 1

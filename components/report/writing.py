@@ -39,7 +39,9 @@ def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
             "±": measured.get("bleu_interval"),
             "word by word": measured.get("word_by_word", {}).get("bleu"),
         }
-        row |= {"solved": measured.get("solved"), "p": measured.get("bleu_p"), "chrF": measured.get("chrf")}
+        row |= {"solved": measured.get("solved")}
+        row |= {"answers": block.answers, "solved by any": by_any[str(block.answers)]} if (by_any := measured.get("solved_by_any")) else {}
+        row |= {"p": measured.get("bleu_p"), "chrF": measured.get("chrf")}
         for key, title in (("novel_4", "new 4-grams"), ("copy", "copied run")):
             row |= {title: measured.get("written", {}).get(key), f"{title}, people's": measured.get("by_people", {}).get(key)}
         rows.append(row | {"cut off": measured["unended"], "tokens/s": measured["tokens_per_second"]})

@@ -10,6 +10,7 @@ import typer
 
 from components import params
 from components.core.errors import SesameError
+from components.stages import resolve
 from pipelines.cli.command import group
 
 command = group("Results")
@@ -26,6 +27,31 @@ def runs(
     from pipelines import studies, terminal
 
     terminal.table(*(studies.recorded(study) if study is not None else studies.tunings(last)))
+
+
+@command()
+def trace(
+    stage: Annotated[str, typer.Argument(metavar="STAGE", help="The stage that wrote the number, e.g. evaluate@gpt-pairs.")]
+) -> None:
+    """Show where a stage's numbers come from: data, code, settings and commit, of it and of every stage behind it."""
+    from pipelines import terminal
+    from pipelines.execution import trace as traced
+
+    first, *_ = stages = traced.behind(stage)
+    writer = {path: each.name for each in stages for path in each.written}
+    rows = []
+    for each in stages:
+        origins = dict.fromkeys(writer[path] for path in each.read if path in writer)
+        rows.append([each.name, each.state, each.commit, ", ".join([*origins, *each.sources])])
+    terminal.table(["stage", "state", "recorded by", "reads"], rows)
+    kind, _, name = stage.partition("@")
+    files = list(map(str, traced.code(stage)))
+    terminal.say(f"settings {resolve.file_of(kind, name or 'all')}")
+    terminal.say(f"code     {files[0]}, which imports {len(files) - 1} others of the project")
+    for path, md5 in first.read.items():
+        terminal.say(f"read     {path} ({md5[:12]})")
+    for path, md5 in first.written.items():
+        terminal.say(f"wrote    {path} ({md5[:12]})")
 
 
 @command()

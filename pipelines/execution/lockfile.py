@@ -5,6 +5,7 @@ them leaves the first half of the file, which is good YAML and says that the oth
 `python -m pipelines.execution.lockfile` is `dvc` with the lines below in place of that.
 """
 
+import logging
 import re
 import subprocess
 import sys
@@ -37,6 +38,11 @@ def read(path: Path) -> Entries | None:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
+    return parse(text)
+
+
+def parse(text: str) -> Entries | None:
+    """The entries of the text of a lock file; None when it is not as DVC writes it."""
     if not text.startswith(HEAD) or OTHER.search(text, len(HEAD)):
         return None
     lines = (entry for entry in ENTRY.split(text[len(HEAD) :]) if entry)
@@ -173,6 +179,8 @@ def _dvc() -> int:
 
     Lockfile.dump_stages = dump_stages
     StageCache._load, StageCache.restore = newest_run, restore
+    # its only warning: a run was stopped or killed and left its lock, which DVC has just removed
+    logging.getLogger("dvc.rwlock").addFilter(lambda record: record.levelno > logging.WARNING)
     return main(sys.argv[1:])
 
 

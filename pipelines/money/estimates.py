@@ -27,7 +27,7 @@ SHARES = {"32-true": 0.5, "bf16-mixed": 0.04}
 """Share of the matmul peak where no past training has told its `peak_share`: that of the default models, on CPUs without and with AMX."""
 RESIDENT = 700 * 2**20
 """Bytes of Python, torch and Lightning: what the smallest training takes."""
-HERE, ELSEWHERE, ALIKE, COUNTED = "past runs here", "past runs elsewhere", "models asked the same", "counted FLOPs"
+HERE, ELSEWHERE, ALIKE, COUNTED = "past runs here", "past runs on other machines", "runs of like models", "counted FLOPs"
 
 
 @dataclass(frozen=True)

@@ -84,14 +84,12 @@ class Forecast:
             return f"{number(len(self.plan), 'stage')}, {rest}"
         parts = [f"{number(count['to run'], 'stage')} to run", f"{count['may run']} may run, if their inputs change"]
         if known.keys() - {""}:
-            parts[0] += f", about {duration(self.seconds(['to run']))} on {number(self.jobs, 'job')}"
+            by = " and ".join(source for source in (HERE, ELSEWHERE, ALIKE, COUNTED) if known[source])
+            parts[0] += f", about {duration(self.seconds(['to run']))} on {number(self.jobs, 'job')} (estimated from {by})"
             parts[1] += f", then about {duration(self.seconds(['to run', 'may run']))} in all"
             room = psutil.virtual_memory().total
             short = f" (there are only {amount(room)}: use fewer --jobs)" if self.memory > room else ""
             parts.append(f"{amount(self.memory)} of memory{short}, {amount(self.disk)} of disk")
-            parts.append(
-                "seconds from " + ", ".join(f"{source} ({known[source]})" for source in (HERE, ELSEWHERE, ALIKE, COUNTED) if known[source])
-            )
         if self.files:
             parts.append(f"{number(self.files, 'file')} to fetch")
         if known[""]:

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from components import params
 from components.models import store
 from components.report import evaluations
+from components.text import corpora
 from tests.conftest import ran, tiny_params
 
 
@@ -25,6 +26,9 @@ def test_of_each_objective_by_its_rule(project):
         YAML().dump(raw, file)
     assert "20 sentences of " in ran("evaluations", "held_out")
     sentences, metrics = json.loads(Path("data/evaluations/held_out/sentences.json").read_text()), {}
+    trained, test = (sum(corpora.read(Path("data/corpora/tiny"), split), []) for split in ("train", "test"))
+    seen = json.loads(Path("data/metrics/evaluation/held_out.json").read_text())["seen_in_training"]
+    assert seen == sum(text in trained for text in test) > 0 and not set(sentences) & set(trained)
     for model in ("gpt", "bert"):
         ran("pretrain", model)
         assert "bits_per_byte" in ran("evaluations.evaluate", f"{model}-held_out")

@@ -7,7 +7,7 @@ import mlflow
 import pytest
 
 from tests.conftest import away, tiny_params
-from tests.pipelines.conftest import Lab, dvc, recorded, whole, write_params
+from tests.pipelines.conftest import ROOT, Lab, dvc, recorded, whole, write_params
 
 pytestmark = pytest.mark.long
 
@@ -57,6 +57,9 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch, tmp_path_fact
     assert {name.partition("@")[0] for name in recorded(lab)} >= {"variant", "transfer", "study", "encode"}
     tuned = [run for run in runs if run.data.tags.get("stage") == "transfer" and "seed" in run.data.tags]
     assert len(tuned) == 4 and {"study", "variant", "model", "task", "seed", "init", "milestone"} <= tuned[0].data.tags.keys()
+    *_, lines = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.S)
+    exec(lines.replace("'masking'", "'rate'"), names := {"mlflow": mlflow})
+    assert len(names["rows"]) == 4 and names["rows"]["metrics.perplexity"].notna().all()
     kept = {file.path for file in mlflow.MlflowClient().list_artifacts(parent.info.run_id)}
     assert {"rate.csv", "rate.html", "rate.json", "figures"} <= kept
     listed = lab.sesame("runs", "--study", "rate")

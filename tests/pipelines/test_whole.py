@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from components import notebook
 from tests.conftest import away, tiny_params
-from tests.pipelines.conftest import Lab, dvc, recorded, whole, write_params
+from tests.pipelines.conftest import ROOT, Lab, dvc, recorded, whole, write_params
 
 pytestmark = pytest.mark.long
 
@@ -123,6 +123,12 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     )
     assert re.search(r"^elmo +model +\d", lab.sesame("price"), re.M)
 
+    # the figures in MLflow, by the lines of docs/python.md
+    _, of_a_stage, _ = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.S)
+    exec(of_a_stage, names := {})
+    assert names["gpt"]["metrics.bits_per_byte"].tolist() == [by_name["pretrain@gpt"].data.metrics["bits_per_byte"]]
+    assert names["gpt"]["params.architecture.hidden_size"].tolist() == ["16"]
+
     # the same stage by dvc alone gives the same bytes
     before = YAML(typ="safe").load((lab.path / "dvc.lock").read_text())["stages"]
     dvc(lab, "repro", "--force", "--single-item", "pretrain@gpt", "finetune@gpt-same", SESAME_TRACKING="")
@@ -143,5 +149,5 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     plan = lab.sesame("plan")
     states = {line.split()[0]: " ".join(line.split()[1:3]) for line in plan.splitlines() if "@" in line.split()[0] and " run " in line}
     assert states == {"pretrain@elmo": "to run", "sample@elmo": "may run", "finetune@elmo-same": "may run"}
-    assert "seconds from past runs here" in plan
+    assert "(estimated from past runs here)" in plan
     assert (lab.path / "data/report/scores.csv").exists()

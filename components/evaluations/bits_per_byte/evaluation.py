@@ -8,26 +8,31 @@ import pandas as pd
 from components.core import storage
 from components.core.errors import SesameError
 from components.core.keyed import generator
+from components.evaluations import held_out
 from components.evaluations.bits_per_byte.config import BitsPerByte
 from components.evaluations.contract import Answers
 from components.evaluations.inference import AnyTokenizer
 from components.evaluations.minimal_pairs import scoring
 from components.models.contract import LanguageModel
 from components.stages.outputs import read_json, reading
-from components.text import corpora
 
 FILE = "sentences.json"
 
 
 def prepare(folder: Path, block: BitsPerByte) -> dict:
     """Write the sentences; returns their number and bytes. Raises SesameError where the corpus has no test split."""
-    text = [line for document in corpora.read(Path("data/corpora", block.corpus), "test") for line in document]
+    documents, seen = held_out.documents(Path("data/corpora", block.corpus), ["test"])
+    text = [segment for document in documents for segment in document]
     if not text:
-        raise SesameError(f"corpus {block.corpus} has no test text; raise its `test` share, or take another corpus")
+        raise SesameError(
+            f"corpus {block.corpus} has no test text ({seen:,} sentences that the training text has, too, are left out); raise its `test` "
+            "share, or take another corpus"
+        )
     chosen = [text[i] for i in sorted(generator(0).permutation(len(text))[: block.sentences].tolist())]
     storage.write_json(folder / FILE, chosen)
     figures = {"sentences": len(chosen), "of": len(text), "bytes": sum(len(sentence.encode()) for sentence in chosen)}
-    print("{sentences:,} sentences of {of:,}, {bytes:,} bytes".format(**figures))
+    figures |= {"seen_in_training": seen}
+    print("{sentences:,} sentences of {of:,}, {bytes:,} bytes; {seen_in_training:,} left out that the training text has".format(**figures))
     return figures
 
 

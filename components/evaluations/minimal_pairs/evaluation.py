@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from components.core import storage
+from components.evaluations import held_out
 from components.evaluations.contract import Answers, group_weights
 from components.evaluations.inference import AnyTokenizer
 from components.evaluations.minimal_pairs import pairs, readers, rules, scoring
@@ -36,13 +37,14 @@ def prepare(folder: Path, block: MinimalPairs) -> dict:
 
 def _generated(corpus: Path, ngrams: NGrams, block: MinimalPairs) -> tuple[list[pairs.Pair], dict]:
     """Pairs from the held-out text, and how many each rule gave."""
-    held_out = (document for split in ("valid", "test") for document in corpora.read(corpus, split))
-    candidates = rules.candidates(held_out, block.seed)
+    documents, seen = held_out.documents(corpus, ("valid", "test"))
+    print(f"{seen:,} held-out sentences left out: the training text has them, too")
+    candidates = rules.candidates(documents, block.seed)
     chosen = rules.core(candidates, ngrams) if block.core else rules.balanced(candidates, block.seed)
-    of = "half of them wrong by n-grams, out of" if block.core else "out of"
+    balance = ", half of them wrong by n-grams" if block.core else ""
     for paradigm, count in chosen.kept.items():
-        print(f"{paradigm}: {count:,} pairs, {of} {sum(chosen.found[paradigm]):,}")
-    return chosen.pairs, {"candidates": len(candidates), "kept": chosen.kept}
+        print(f"{paradigm}: kept {count:,} of {sum(chosen.found[paradigm]):,} pairs{balance}")
+    return chosen.pairs, {"candidates": len(candidates), "kept": chosen.kept, "seen_in_training": seen}
 
 
 def _published(block: MinimalPairs) -> tuple[list[pairs.Pair], dict]:

@@ -151,7 +151,8 @@ def body(params: Params, name: str, run) -> dict:
     }
     card = writer.write(name, documents(), params.corpora[mix.corpus].splits, params.seed, about)
     for origin, count in words.items():
-        print(f"{origin}: {count} words, {removed[origin]} sentences of other splits and {near[origin]} near them taken out", flush=True)
+        left_out = f"{removed[origin]:,} sentences of other splits, {near[origin]:,} near-duplicates of these"
+        print(f"{origin}: {count:,} words; left out: {left_out}", flush=True)
     return writer.counts(card) | {"parts": words, "removed_sentences": removed, "removed_near_duplicates": near}
 
 

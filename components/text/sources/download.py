@@ -54,6 +54,8 @@ class _Progress:
     def close(self) -> None:
         if self.bar:
             self.bar.close()
+        else:
+            self._say()
 
 
 def cached_path(filename: str, sha256: str) -> Path:

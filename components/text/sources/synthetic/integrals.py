@@ -1,21 +1,14 @@
-"""Inverse problems: pairs that are easy to generate in one direction and hard to solve in the other, and the check of an answer.
+"""Integrals, by the backward generation of Lample and Charton (2020, section 4.1): a random function is differentiated by sympy; the
+derivative is the problem, the function the solution.
 
-Integrals follow the backward generation of Lample and Charton (2020, section 4.1): a random function is differentiated by sympy; the
-derivative is the problem, the function the solution. Both are words in prefix notation, `mul x cos x`, with integers as a sign and
-digits, `int+ 1 2`. Here trees are sampled by splitting their number of operators at random, not uniformly over all trees.
+Both are words in prefix notation, `mul x cos x`, with integers as a sign and digits, `int+ 1 2`. Here trees are sampled by splitting their
+number of operators at random, not uniformly over all trees.
 """
 
-import hashlib
-from collections.abc import Iterator
 from functools import reduce
-from io import BytesIO
 
 import numpy as np
 import sympy
-
-from components import params
-from components.core.errors import SesameError
-from components.text.sources.file import SourceFile
 
 X = sympy.Symbol("x")
 UNARY = {"sin": sympy.sin, "cos": sympy.cos, "exp": sympy.exp, "log": sympy.log}
@@ -23,46 +16,18 @@ BINARY = {"add": sympy.Add, "mul": sympy.Mul, "pow": sympy.Pow, "div": lambda a,
 LARGEST = 9
 """Largest integer that is sampled; derivatives have larger ones."""
 POWERS = (2, 3)
-LONGEST = 40
-"""Maximum words of a problem or a solution; longer ones are left out."""
-TRIES = 2000
-"""Attempts in a row without a new problem before giving up: few operators give few functions."""
 POINTS = np.array([0.37 + 0.21j, 1.13 - 0.44j, 0.81 + 0.93j, 1.71 + 0.29j])
 """Points at which two functions are compared: off the real axis, where logarithms and roots are defined, too."""
-ONE_IN = 10
-"""One problem in so many is held out."""
 
 
-def open_files(source: params.SyntheticSource) -> Iterator[SourceFile]:
-    """Two parallel files, problems and solutions. Raise SesameError if there are too few problems."""
-    pairs = list(generate_pairs(source))
-    for name, side in (("problems", 0), ("solutions", 1)):
-        content = "".join(f"{pair[side]}\n" for pair in pairs).encode()
-        yield SourceFile(f"{source.shown}: {name}", lambda content=content: BytesIO(content))
-
-
-def generate_pairs(source: params.SyntheticSource) -> Iterator[tuple[str, str]]:
-    """(problem, solution), each problem once. A hash of the problem decides whether it is held out, so the two parts share none."""
-    rng, seen, tried = np.random.default_rng(source.seed), set(), 0
-    while len(seen) < source.pairs:
-        if (tried := tried + 1) > TRIES:
-            raise SesameError(
-                f"{source.shown}: no new problem in {TRIES:,} tries after {len(seen):,} of {source.pairs:,}; "
-                "ask for fewer pairs or for more operators"
-            )
-        # of all antiderivatives the one without an additive constant
-        _, solution = random_function(rng, int(rng.integers(1, source.operators + 1))).as_independent(X, as_Add=True)
-        try:
-            problem, answer = to_words(sympy.diff(solution, X)), to_words(solution)
-        except KeyError:  # an infinity, the number e
-            continue
-        held_out = int.from_bytes(hashlib.sha256(problem.encode()).digest()[:4]) % ONE_IN == 0
-        if problem in seen or held_out != (source.part == "held_out") or max(len(text.split()) for text in (problem, answer)) > LONGEST:
-            continue
-        if solves(problem, answer):  # false if values are too large to be compared
-            seen.add(problem)
-            tried = 0
-            yield problem, answer
+def pair(rng: np.random.Generator, operators: int) -> tuple[str, str] | None:
+    """A derivative and a function that it is of, with a number of operators; None where one can't be written."""
+    # of all antiderivatives the one without an additive constant
+    _, solution = random_function(rng, operators).as_independent(X, as_Add=True)
+    try:
+        return to_words(sympy.diff(solution, X)), to_words(solution)
+    except KeyError:  # an infinity, the number e
+        return None
 
 
 def random_function(rng: np.random.Generator, operators: int) -> sympy.Expr:

@@ -1,0 +1,104 @@
+"""Where a result comes from: the stages behind it back to the sources, what each has read, and the commit that recorded it.
+
+Everything is read from what git keeps: `dvc.lock` has the hashes of what a stage read and wrote, its history has the commit, `params.yaml`
+pins the sources, and `data/resolved` has the settings.
+"""
+
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import md5
+from pathlib import Path
+
+from components import params
+from components.core.errors import SesameError
+from components.stages import closure, registry, resolve
+from pipelines.execution import graph, lockfile, repository, sources
+
+NOT_COMMITTED = "not committed"
+CURRENT, CHANGED, NEVER = "current", "changed since", "never run"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the lock file has of a stage."""
+
+    name: str
+    state: str
+    """`current`: it was run with the params and the code as they are, on what the stages before it wrote; else `changed since`."""
+    commit: str
+    """The commit that recorded it, with its date."""
+    read: dict[str, str]
+    """Path -> md5."""
+    written: dict[str, str]
+    sources: list[str]
+    """What it fetched, with its hash where params pin one."""
+
+
+def behind(target: str) -> list[Recorded]:
+    """What the lock files have of a stage and of all that it depends on, the stage first. Raises SesameError for a stage that never ran."""
+    with repository.at_once():
+        plan = [each for each in graph.plan([target]) if each.name != repository.RESOLVE]
+    if not plan or plan[-1].name != target:
+        raise SesameError(f"{target} is not one stage: name it whole, as in `evaluate@gpt-pairs` (`sesame plan {target}` lists them)")
+    locks: dict[Path, list[str]] = {}
+    for stage in plan:
+        locks.setdefault(Path(stage.file).with_name("dvc.lock"), []).append(stage.name)
+    entries, commits = {}, {}
+    for lock, names in locks.items():
+        entries |= lockfile.entries(lock, names)
+        commits |= _commits(lock, names)
+    if target not in entries:
+        raise SesameError(f"{target} was never run: no lock file has it; run `sesame run {target}`")
+
+    all_params = params.load()
+    written = {path: md5 for entry in entries.values() for path, md5 in _hashes(entry, "outs").items()}
+
+    def recorded(name: str) -> Recorded:
+        entry, (kind, _, of) = entries.get(name, {}), name.partition("@")
+        read, settings = _hashes(entry, "deps"), resolve.file_of(kind, of or "all")
+        watched = read.pop(str(settings), None)
+        same = watched == md5(settings.read_bytes()).hexdigest() and all(written.get(path, read[path]) == read[path] for path in read)
+        declared = registry.stages().get(kind)
+        block = getattr(all_params, declared.section).get(of) if declared and declared.fetches else None
+        state = NEVER if not entry else CURRENT if same else CHANGED
+        return Recorded(name, state, commits.get(name, "–"), read, _hashes(entry, "outs"), list(dict.fromkeys(_pinned(block))))
+
+    return [recorded(stage.name) for stage in reversed(plan)]
+
+
+def code(target: str) -> list[Path]:
+    """The files that a stage runs, that of its own module first."""
+    kind, _, name = target.partition("@")
+    modules = next(each.modules for each in resolve.entries(params.load()) if (each.stage, each.name) == (kind, name or "all"))
+    own = closure.file_of(modules[0])
+    return [own, *(path for path in closure.files(modules) if path != own)]
+
+
+def _hashes(entry: dict, key: str) -> dict[str, str]:
+    return {item["path"]: item["md5"] for item in entry.get(key, []) if "md5" in item}
+
+
+def _pinned(value: object) -> Iterable[str]:
+    """The sources in a block of params."""
+    if hasattr(value, "shown"):
+        digest = getattr(value, "sha256", None) or getattr(value, "revision", None)
+        yield f"{value.shown} ({digest[:16]})" if digest else value.shown
+    for part in sources.parts(value):
+        yield from _pinned(part)
+
+
+def _commits(lock: Path, names: Sequence[str]) -> dict[str, str]:
+    """Stage -> the commit since which the lock file has its entry as it is: the versions are read from the newest one on, until all of
+    these stages had another entry."""
+    now = lockfile.read(lock) or {}
+    waiting = now.keys() & set(names)
+    found = dict.fromkeys(waiting, NOT_COMMITTED)
+    log = subprocess.run(["git", "log", "--format=%H %h %as", "--", lock], capture_output=True, text=True).stdout.splitlines()
+    for full, short, date in map(str.split, log):
+        then = lockfile.parse(subprocess.run(["git", "show", f"{full}:./{lock}"], capture_output=True, text=True).stdout) or {}
+        waiting = {name for name in waiting if then.get(name) == now[name]}
+        found |= dict.fromkeys(waiting, f"{short} {date}")
+        if not waiting:
+            break
+    return found

@@ -5,6 +5,7 @@ word: its distance between the first and the last period, also compared with wor
 their neighbours in two dimensions), and if `known` is set, known.csv (whether words moved towards and away from others as is known).
 """
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -133,12 +134,20 @@ def shifts(word: str, history: params.History, aligned: dict[str, np.ndarray], i
 
 
 def known_shifts(rows: list[dict], beyond: np.ndarray, shared: list[str], history: params.History) -> dict:
-    """How many known shifts have the right direction (with a sign test), and the rank of their words among all by distance."""
+    """How many known shifts have the right direction, and the rank of their words among all by distance.
+
+    The sign test counts words, each by most of its shifts: shifts of one word share its vectors, so they are no independent cases.
+    """
     known = np.array([word in history.known for word in shared])
     right = sum(row["as_known"] for row in rows)
     figures: dict = {"pairs": len(rows), "as_known": right, "words": int(known.sum())}
-    if rows:
-        figures["sign_test_p"] = float(binomtest(right, len(rows), alternative="greater").pvalue)
+    votes = Counter()
+    for row in rows:
+        votes[row["word"]] += 1 if row["as_known"] else -1
+    decided = [vote for vote in votes.values() if vote]
+    if decided:
+        figures["words_as_known"], figures["words_decided"] = sum(vote > 0 for vote in decided), len(decided)
+        figures["sign_test_p"] = float(binomtest(figures["words_as_known"], len(decided), alternative="greater").pvalue)
     if known.any() and not known.all():
         figures["mean_rank"] = float(rankdata(beyond)[known].mean() / len(shared))
         figures["rank_test_p"] = float(mannwhitneyu(beyond[known], beyond[~known], alternative="greater").pvalue)

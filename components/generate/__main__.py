@@ -30,8 +30,8 @@ SHOWN = 20
 """Number of texts whose nearest training sentence is searched."""
 RESAMPLED = 1000
 """Bootstrap samples for an interval."""
-SENTENCES = 100_000
-"""Number of training sentences among which the nearest one is searched."""
+SENTENCES = 2_000_000
+"""Number of training sentences, from the first on, among which the nearest one is searched: a minute and gigabytes."""
 
 
 Trained = list[tuple[str, params.Objective]]
@@ -89,7 +89,10 @@ def generate(all_params: params.Params, name: str, run: Run) -> dict:
         train = encode.Split(tuple(shard for name in names for shard in encode.load(Path("data/encoded", name), "train").shards))
         figures["written"] = novelty.copied(generated, train)
         figures["by_people"] = novelty.copied(inputs.reference_ids, train)
-        near = novelty.nearest(texts[:SHOWN], list(islice(chain.from_iterable(sentences(all_params, name) for name in names), SENTENCES)))
+        read = list(islice(chain.from_iterable(sentences(all_params, name) for name in names), SENTENCES + 1))
+        if len(read) > SENTENCES:
+            print(f"the nearest sentence is searched in the first {SENTENCES:,} of the training text alone", flush=True)
+        near, figures["sentences_searched"] = novelty.nearest(texts[:SHOWN], read[:SENTENCES]), min(len(read), SENTENCES)
     attention = attention_weights(writer, inputs.ids[0], generated[0]) if writer.reads_source else {}
     save(name, inputs, texts, answers, near, {"signatures": signatures, "attention": attention})
     run.artifact(Path("data/generated", name))

@@ -33,13 +33,16 @@ class Limits:
     """The maximal number of new tokens."""
     last: int | None = None
     """The last token of a text of maximal length; None: any."""
+    first: int | None = None
+    """The first new token; None: any."""
 
     def score(self, scores: Tensor, step: int) -> None:
         """Set the scores of forbidden tokens of a step to -inf, (rows, vocab)."""
         scores[:, self.forbidden] = -torch.inf
-        if self.last is not None and step + 1 == self.most:
+        forced = self.last if self.last is not None and step + 1 == self.most else self.first if step == 0 else None
+        if forced is not None:
             scores[:] = -torch.inf
-            scores[:, self.last] = 0
+            scores[:, forced] = 0
 
 
 class State:

@@ -115,7 +115,8 @@ class Writer:
         return search.one_by_one(*self._start(sources, most), how, self._limits(most), torch.tensor(keys))
 
     def _limits(self, most: int) -> search.Limits:
-        return search.Limits(self.end, self.forbidden, most, self.model.forced_end)
+        first = getattr(self.model, "forced_first", None)  # of encoder-decoders alone
+        return search.Limits(self.end, self.forbidden, most, self.model.forced_end, first)
 
 
 def decoding(family: str, name: str) -> type[search.Decoding]:

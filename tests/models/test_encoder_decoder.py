@@ -161,6 +161,31 @@ def test_a_text_cut_at_its_limit_ends_as_that_of_transformers(project, name, fil
         assert whole and (last in (None, writer.end) or all(text[-1] == last for text in whole))
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(("name", "file"), [("bart", "config.json"), ("bart", "generation_config.json"), ("t5", "generation_config.json")])
+def test_a_text_begins_as_that_of_transformers(project, name, file):
+    """By `forced_bos_token_id`, as large BARTs have it. And so does what is exported again."""
+    folder = given(project / "given" / name, name)
+    for kind in ("config.json", "generation_config.json"):
+        settings = json.loads((folder / kind).read_text()) | {"forced_bos_token_id": 7 if kind == file else None}
+        (folder / kind).write_text(json.dumps(settings))
+    if file == "config.json":
+        (folder / "generation_config.json").unlink()
+    block = {"family": "encoder_decoder", "licence": "none", "source": {"kind": "files", "paths": [f"{folder}/*"]}}
+    stage.bring(params.check(tiny_params(checkpoints={"brought": block})), "brought", Run(None))
+    writer = writing.load("brought")
+    sources = [writer.source(line) for line in SENTENCES[:4]]
+    for where in (folder, export.export("brought")[0]):
+        theirs = THEIRS[name][0].from_pretrained(where).eval()
+        told = {"eos_token_id": writer.end, "decoder_start_token_id": writer.model.start, "use_cache": False}
+        theirs.generation_config.update(bad_words_ids=[[i] for i in writer.forbidden.tolist()], **told)
+        beams = Beam(kind="beam", beams=3, length_penalty=1.0, max_new_tokens=6)
+        for how, options in ((Greedy(kind="greedy", max_new_tokens=6), {}), (beams, {"num_beams": 3})):
+            for source, ours in zip(sources, writer.write(sources, how, 4), strict=True):
+                expected = theirs.generate(torch.tensor([source]), max_new_tokens=6, do_sample=False, **options)[0, 1:].tolist()
+                assert ours == (expected[: expected.index(writer.end)] if writer.end in expected else expected) and ours[0] == 7
+
+
 def test_rates_of_dropout_that_are_not_kept_are_said(project, capsys):
     """A Marian drops no attention weights in training, and ours as many as other numbers; a BERT's other rates are refused."""
     for name, rates in (("marian", {}), ("bart", {"attention_dropout": 0.1, "activation_dropout": 0.1})):

@@ -158,7 +158,8 @@ def test_searches_find_what_the_whole_model_says(kind):
     letters = [5, 6, 7]
     ended = [[a] for a in letters] + [[a, b] for a in letters for b in letters] + [[]]
     all_texts = [[*text, SEP] for text in ended] + [[a, b, c] for a in letters for b in letters for c in letters]
-    for row, text in enumerate(found):
+    for row, (text, *others) in enumerate(found):
+        assert text not in others and len(others) == 29
         sums = [log_probability(model, ids[row, : lengths[row]], own, [SEP, *letters]) for own in all_texts]
         best = all_texts[int(torch.tensor(sums).argmax())]
         assert text == [token for token in best if token != SEP]

@@ -71,6 +71,7 @@ def test_a_word_that_goes_from_one_sense_to_another(centuries, onto):
     assert set(known) == {("w2", "towards"), ("w1", "away")} and all(row["as_known"] == "True" for row in known.values())
     assert float(known["w2", "towards"]["with_time"]) == 1 and float(known["w2", "towards"]["late"]) > 0.9
     assert (metrics["known"]["pairs"], metrics["known"]["as_known"], metrics["known"]["mean_rank"]) == (2, 2, 1)
+    assert metrics["known"]["sign_test_p"] == 0.5, "two shifts of one word are one case"
     assert metrics["known"]["rank_test_p"] < 0.1
     drawn = rows("data/align/own/places.csv")
     assert [row["period"] for row in drawn if row["word"] == row["of"] == "w7"] == PERIODS

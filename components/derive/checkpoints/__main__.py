@@ -83,13 +83,13 @@ def describe(folder: Path, family: str) -> tuple[Layout, params.Architecture, in
 
 
 def of_generation(folder: Path) -> dict:
-    """The token that ends a text of maximal length: a file with settings for generation overrides those of the model."""
+    """The tokens that begin a text and end one of maximal length: a file with settings for generation overrides those of the model."""
     if not (path := folder / "generation_config.json").exists():
         return {}
     given = tables.parsed(path.name, path.read_bytes())
     if not isinstance(given, dict):
         raise SesameError(f"{path.name}: an object expected, {type(given).__name__} found")
-    return {"forced_eos_token_id": given.get("forced_eos_token_id")}
+    return {key: given.get(key) for key in ("forced_bos_token_id", "forced_eos_token_id")}
 
 
 def read_tokenizer(folder: Path, layout: Layout) -> FastTokenizer:

@@ -110,9 +110,10 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
             layout.classifier[0] if tuned else next(name for part, name in layout.classes.items() if part not in absent)
         ]
         config.save_pretrained(written)
-        if model.forced_end is not None:
+        forced = {"forced_bos_token_id": getattr(model, "forced_first", None), "forced_eos_token_id": model.forced_end}
+        if any(token is not None for token in forced.values()):
             of_writing = transformers.GenerationConfig.from_model_config(config)
-            of_writing.update(forced_eos_token_id=model.forced_end)
+            of_writing.update(**forced)
             of_writing.save_pretrained(written)
         save_file(layout.restore(weights, architecture), written / "model.safetensors", metadata={"format": "pt"})
         (written / "README.md").write_text(card(name, kind, config.architectures[0], store.about(folder).lineage), encoding="utf-8")

@@ -46,6 +46,8 @@ class EncoderDecoderArchitecture(TransformerArchitecture):
     """The first token of the target, which is not predicted: `[CLS]`. T5's is its padding token, BART's the end token."""
     forced_eos_token_id: Annotated[Annotated[int, Field(ge=0)] | None, Added(neutral=None)] = None
     """The last token of a generated text of the maximum length (BART, Marian); null: the likeliest token."""
+    forced_bos_token_id: Annotated[Annotated[int, Field(ge=0)] | None, Added(neutral=None)] = None
+    """The first token of a generated text (BART); null: the likeliest token."""
     task_states: Literal["encoder", "both"] = "encoder"
     """The states for fine-tuning: those of the encoder, pooled by their mean; or the same text goes through both stacks, and the
     decoder's last state is the pooled vector (Lewis et al. 2020, section 3.1)."""

@@ -47,8 +47,9 @@ BART_SETTINGS = {
     "num_heads": "encoder_attention_heads decoder_attention_heads", "intermediate_size": "encoder_ffn_dim decoder_ffn_dim",
     "max_length": "max_position_embeddings", "dropout": "dropout", "activation": "activation_function",
     "scale_embedding": "scale_embedding", "decoder_start_token_id": "decoder_start_token_id",
-    "forced_eos_token_id": "forced_eos_token_id",
+    "forced_bos_token_id": "forced_bos_token_id", "forced_eos_token_id": "forced_eos_token_id",
 }  # fmt: skip
+FORCED = ("forced_bos_token_id", "forced_eos_token_id")
 ACTIVATIONS = PLAIN_ACTIVATIONS | {"relu": "relu", "silu": "silu", "swish": "silu"}
 POSITIONS, POSITION_OFFSET = "embed_positions.weight", 2
 IGNORED = ("max_length", "task_states", "output_bias")
@@ -83,25 +84,29 @@ def _bias(weights: dict[str, Tensor]) -> Tensor:
 def complete_bart(values: dict[str, Any]) -> dict[str, Any]:
     """Add the settings of a BART or a Marian that are not in the table."""
     layers, dropout = values["decoder_layers"] or values["encoder_layers"], values["dropout"]
-    return values | {"decoder_layers": layers, "attention_dropout": dropout, "activation_dropout": dropout}
+    settings = values | {"decoder_layers": layers, "attention_dropout": dropout, "activation_dropout": dropout}
+    del settings["forced_bos_token_id"]  # which is only in the generation settings
+    return settings
 
 
-def single_end(config: dict[str, Any]) -> dict[str, Any]:
-    """Unpack a list of one forced end token. Raise SesameError for several."""
-    ids = config.get("forced_eos_token_id")
-    if isinstance(ids, list) and len(ids) != 1:
-        raise SesameError(f"config.json: forced_eos_token_id: {ids} is not supported, only one id or null")
-    return config | {"forced_eos_token_id": ids[0] if isinstance(ids, list) else ids}
+def single_forced(config: dict[str, Any]) -> dict[str, Any]:
+    """Unpack a list of one forced token. Raise SesameError for several."""
+    for key in FORCED:
+        ids = config.get(key)
+        if isinstance(ids, list) and len(ids) != 1:
+            raise SesameError(f"config.json: {key}: {ids} is not supported, only one id or null")
+        config = config | {key: ids[0] if isinstance(ids, list) else ids}
+    return config
 
 
 def one_dropout(config: dict[str, Any]) -> dict[str, Any]:
-    """Unpack a forced end token, and say which rates of dropout are not kept: ours has one rate for all of a layer."""
+    """Unpack forced tokens, and say which rates of dropout are not kept: ours has one rate for all of a layer."""
     rate = config.get("dropout")
     others = ("attention_dropout", "activation_dropout")
     lost = [f"{key} {config[key]}" for key in others if config.get(key, rate) != rate]
     if lost:
         print(f"config.json: {' and '.join(lost)}: in training these are {rate} here, as dropout is", flush=True)
-    return single_end(config)
+    return single_forced(config)
 
 
 def _bart(weights: dict[str, str], constants: dict[str, Any], name: str, **others: Any) -> Layout:
@@ -151,7 +156,8 @@ T5_SETTINGS = {
     "num_layers": "num_layers", "decoder_layers": "num_decoder_layers", "hidden_size": "d_model", "num_heads": "num_heads",
     "head_size": "d_kv", "intermediate_size": "d_ff", "dropout": "dropout_rate", "activation": "feed_forward_proj",
     "layer_norm_eps": "layer_norm_epsilon", "tie_word_embeddings": "scale_decoder_outputs",
-    "decoder_start_token_id": "decoder_start_token_id", "forced_eos_token_id": "forced_eos_token_id",
+    "decoder_start_token_id": "decoder_start_token_id",
+    "forced_bos_token_id": "forced_bos_token_id", "forced_eos_token_id": "forced_eos_token_id",
 }  # fmt: skip
 INNER = ".DenseReluDense.wi"
 
@@ -195,7 +201,7 @@ def _rescaled(weights: dict[str, Tensor], architecture: EncoderDecoderArchitectu
 def t5_settings(config: dict[str, Any]) -> dict[str, Any]:
     """Add settings that old files lack: they have the start token of a target only in the generation settings. Version 1.1 is untied."""
     defaults = {"scale_decoder_outputs": config.get("tie_word_embeddings", True), "decoder_start_token_id": config.get("pad_token_id", 0)}
-    return single_end({**defaults, **{key: value for key, value in config.items() if value is not None}, "tie_word_embeddings": True})
+    return single_forced({**defaults, **{key: value for key, value in config.items() if value is not None}, "tie_word_embeddings": True})
 
 
 def mt5_settings(config: dict[str, Any]) -> dict[str, Any]:
@@ -207,7 +213,8 @@ def complete_t5(values: dict[str, Any]) -> dict[str, Any]:
     """Add the settings of a T5 that are not in the table. `transformers` takes an untied output for version 1.1."""
     layers, head = values["num_decoder_layers"] or values["num_layers"], values["d_kv"] or values["d_model"] // values["num_heads"]
     settings = values | {"num_decoder_layers": layers, "d_kv": head, "tie_word_embeddings": values["scale_decoder_outputs"]}
-    del settings["forced_eos_token_id"]  # which is only in the generation settings
+    for key in FORCED:  # which are only in the generation settings
+        del settings[key]
     return settings
 
 

@@ -32,7 +32,8 @@ class EncoderDecoder(LanguageModel):
         self.encoder_layers, self.decoder_layers = config.num_layers, config.decoder_layers or config.num_layers
         self.num_layers = self.encoder_layers + (self.decoder_layers if config.task_states == "both" else 0)
         self.width, self.max_length = size, config.max_length
-        self.start, self.forced_end = config.decoder_start_token_id, config.forced_eos_token_id
+        self.start = config.decoder_start_token_id
+        self.forced_first, self.forced_end = config.forced_bos_token_id, config.forced_eos_token_id
         self.token_embedding = nn.Embedding(tokens.vocab_size, size)
         self.encoder = Stack(config, self.encoder_layers, decodes=False)
         self.decoder = Stack(config, self.decoder_layers, decodes=True)

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
 
+from components.core.config import Block
 from components.params.models import ARCHITECTURES, OBJECTIVES, OPTIMIZERS
 
 NAMES = {*ARCHITECTURES, *OBJECTIVES, *OPTIMIZERS}
@@ -42,7 +44,7 @@ def where(location: tuple, raw: Any) -> str:
 def message(problem: Mapping[str, Any]) -> str:
     """Pydantic's message about a mistake, in our words."""
     if problem["type"] == "extra_forbidden":
-        return "unknown key"
+        return f"unknown key{_meant(str(problem['loc'][-1]))}"
     if problem["type"] == "missing":
         return "missing"
     if problem["type"] == "union_tag_invalid":
@@ -63,6 +65,18 @@ def message(problem: Mapping[str, Any]) -> str:
     elif problem["type"].endswith("_type") and isinstance(given, dict | list):
         message += f" (it is a {'list' if isinstance(given, list) else 'block of keys'})"
     return message
+
+
+def _meant(key: str) -> str:
+    """What an unknown key was perhaps to be: that of another block, or one that is written alike."""
+    kinds, known = [Block], set()
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        known |= kind.model_fields.keys()
+    if key in known:
+        return " here; it belongs to another block"
+    close = get_close_matches(key, sorted(known), n=1, cutoff=0.75)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def plain(problem: str) -> str:

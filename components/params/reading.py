@@ -288,6 +288,8 @@ def parse(content: bytes, path: str | Path) -> Any:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        if "':'" in problem and mark:  # of `dropout:0.3`; YAML sees it one line later
+            problem += " (is there a space after each colon, here and in the line before?)"
         raise SesameError(f"{where}: not valid YAML: {' '.join(problem.split())}") from None  # it may quote a value of several lines
 
 

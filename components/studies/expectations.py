@@ -71,7 +71,7 @@ def fixed(name: str, study: params.Study) -> str:
             break
         since = commit
     if since is None:
-        return f"Its {what} are not committed as they stand: nothing shows that they were fixed beforehand."
+        return f"The study's file is not committed as it is: nothing proves that its {what} were fixed before the run."
     commit, day = since.split()
     results = _git("log", "--format=%h", "--diff-filter=A", "--", str(REPORTS / f"{name}.json")).splitlines()
     if not results:

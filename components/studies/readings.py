@@ -46,7 +46,8 @@ def readings(
     detectable = [one.difference.detectable for one in tested if one.verdict == "not beyond noise" and one.task != LOSS]
     if detectable:
         ends = dict.fromkeys(f"{value:.3f}" for value in (min(detectable), max(detectable)))
-        sentence += f" A difference of {' to '.join(ends)} would be found in four cases of five."
+        of = " On those not beyond noise, a" if effects else " A"
+        sentence += f"{of} difference of {' to '.join(ends)} would be found in four cases of five (80 % power)."
     unlike = [
         task for task in (LOSS, *block.measures)
         if any(one.task == task and not one.difference.pooled for one in tested)

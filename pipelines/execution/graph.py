@@ -149,8 +149,9 @@ def _select(stages: dict[str, Stage], targets: Sequence[str]) -> set[str]:
         matches = {name for name in stages if selects([target], name)}
         if not matches:
             known = sorted({*stages, *(name.partition("@")[0] for name in stages)})
-            close = difflib.get_close_matches(target, known, n=3) or sorted({name.partition("@")[0] for name in stages})
-            raise SesameError(f"no stage {target!r} in dvc.yaml (close or known: {', '.join(close)}; `sesame plan` lists all)")
+            close, groups = difflib.get_close_matches(target, known, n=3), sorted({name.partition("@")[0] for name in stages})
+            cure = f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(groups)};"
+            raise SesameError(f"no stage {target!r} in dvc.yaml ({cure} `sesame plan` lists all)")
         wanted |= matches
     return wanted
 

@@ -151,7 +151,7 @@ def test_served(ready, many_flows):
 
     assert page.end(page.run("pipeline", targets=["afterr"])) == (
         "Failed",
-        "no stage 'afterr' in dvc.yaml (close or known: after; `sesame plan` lists all)",
+        "no stage 'afterr' in dvc.yaml (did you mean after? `sesame plan` lists all)",
     )
     assert page.end(page.run("pipeline", overrides={"sed": 2}))[1] == "-S sed=2: sed: unknown key"
 

@@ -366,7 +366,7 @@ def test_every_problem_of_params_is_said_before_anything_runs(bare):
 
 def test_a_wrong_target_is_said_before_a_server_starts(bare):
     bare.stages("  train: {cmd: echo > a.out, outs: [a.out]}")
-    assert bare.sesame("run", "trian", code=1).startswith("sesame: no stage 'trian' in dvc.yaml (close or known: train;")
+    assert bare.sesame("run", "trian", code=1).startswith("sesame: no stage 'trian' in dvc.yaml (did you mean train?")
     assert bare.sesame("status").count(" down") == 2
 
 

@@ -83,7 +83,7 @@ MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
     [
         (
             {"studies__rate__variants__40__change": {"objective": {"mlm_probabilty": 0.4}}},
-            "studies.rate.variants.40.change.objective.mlm_probabilty: unknown key",
+            "studies.rate.variants.40.change.objective.mlm_probabilty: unknown key (did you mean mlm_probability?)",
         ),
         ({"studies__rate__variants__40__change": {"architecture": {"num_heads": 3}}}, "hidden_size 16 is not divisible by num_heads 3"),
         ({"studies__rate__variants__40__recipe": {"epochs": 0}}, "studies.rate.variants.40.recipe.epochs: "),
@@ -289,7 +289,7 @@ def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch)
         git(*args)
     higher = [{"variant": "40", "task": "same", "direction": "higher", "matters": 0.02}]
     commit([])
-    assert said(higher).startswith("Its seeds and expectations are not committed as they stand")
+    assert said(higher).startswith("The study's file is not committed as it is: nothing proves that its seeds and expectations were fixed")
     fixed = commit(higher)
     commit(higher, "a comment")
     assert said(higher).startswith(f"Its seeds and expectations were fixed in commit {fixed} (") and "no results had been" in said(higher)
@@ -305,8 +305,8 @@ def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch)
     for other in ({"studies__rate__budget": {"steps": 9}}, more, rates):
         study = params.check(changed(studies__rate__expects=lower, **other)).studies["rate"]
         fixed = expectations.fixed("rate", study)
-        assert fixed.startswith("Its seeds and expectations are not committed as they stand"), other
-    assert expectations.fixed("rate", params.check(changed(**more)).studies["rate"]).startswith("Its seeds are not committed")
+        assert fixed.startswith("The study's file is not committed as it is: nothing proves that its seeds and expectations were fixed"), other
+    assert expectations.fixed("rate", params.check(changed(**more)).studies["rate"]).endswith("nothing proves that its seeds were fixed before the run.")
 
 
 @pytest.mark.long
@@ -567,7 +567,7 @@ def test_the_reading_says_no_more_than_the_numbers():
     [said] = read(scores(0.72, 0.69, 0.70))
     said, _, could = said.partition(" A difference of ")
     assert said == "Against 15: no difference is beyond the noise of seeds and examples."
-    assert re.fullmatch(r"0\.\d{3} would be found in four cases of five\.", could)
+    assert re.fullmatch(r"0\.\d{3} would be found in four cases of five \(80 % power\)\.", could)
     noisy = (
         "The variants' spread over seeds differs on same (Bartlett's test), "
         "so each interval there has the noise of its own two sides."

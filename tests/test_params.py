@@ -712,7 +712,8 @@ def test_a_wrong_key_of_a_study_names_its_file():
     raw = tiny_params()
     studies = {"studies": raw.pop("studies")}
     studies["studies"]["rate"]["variants"]["40"] = {"change": {"objectve": {}}}
-    with pytest.raises(SesameError, match=r"^studies/params/rate.yaml: variants.40.change.objectve: unknown key \(did you mean objective\?\)$"):
+    said = r"^studies/params/rate.yaml: variants.40.change.objectve: unknown key \(did you mean objective\?\)$"
+    with pytest.raises(SesameError, match=said):
         params.check(raw, studies=studies)
 
 
@@ -723,7 +724,9 @@ def test_mistakes_of_studies_alone_name_their_file_first():
     with pytest.raises(SesameError) as told:
         params.check(raw, studies=studies)
     first, *others = str(told.value).splitlines()
-    assert first == "studies/params/rate.yaml: 2 problems" and others == ["  quetsion: unknown key (did you mean question?)", "  sedes: unknown key (did you mean seeds?)"], others
+    assert first == "studies/params/rate.yaml: 2 problems" and others == [
+        "  quetsion: unknown key (did you mean question?)", "  sedes: unknown key (did you mean seeds?)"
+    ], others
     with pytest.raises(SesameError, match=r"^params.yaml: 3 problems\n(?s:.*)  studies/params/rate.yaml: quetsion"):
         params.check(raw | {"sed": 1}, studies=studies)
 

@@ -17,6 +17,7 @@ from sacrebleu.significance import PairedTest
 from components import params
 from components.core import compute, storage
 from components.core.errors import SesameError
+from components.core.keyed import generator
 from components.core.tracking import Run
 from components.generate import novelty, writing
 from components.generate.word_by_word import WordByWord
@@ -111,7 +112,7 @@ def parallel(block: params.Generation, writer: writing.Writer, trained: Trained)
 
 
 def beginnings(block: params.Generation, writer: writing.Writer, trained: Trained) -> Inputs:
-    """The first tokens of held-out documents of the model's last training text, with their continuations as references: as a generated
+    """The first tokens of held-out documents, drawn with a fixed seed, of the model's last training text, with their continuations as references: as a generated
     text these go to the end of a segment, and have at most `max_new_tokens`."""
     if not trained:
         raise SesameError(f"{block.model} was not trained here: its held-out text is not known")
@@ -124,7 +125,9 @@ def beginnings(block: params.Generation, writer: writing.Writer, trained: Traine
                 ids.append(document[:size] + ([SEP] if writer.reads_source else []))
                 following = document[size : size + block.decoding.max_new_tokens]
                 rest.append(following[: following.index(SEP)] if SEP in following else following)
-    ids, rest = ids[: block.most], rest[: block.most]
+    # drawn, as the first documents of a text are those of its first part
+    drawn = sorted(generator(0).permutation(len(ids))[: block.most].tolist())
+    ids, rest = [ids[i] for i in drawn], [rest[i] for i in drawn]
     return Inputs(ids, [writer.tokens.decode(i) for i in ids], [writer.tokens.decode(i) for i in rest], rest)
 
 

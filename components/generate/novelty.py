@@ -7,7 +7,7 @@ import numpy as np
 from components.core.words import HAN, OTHERS, UNSPACED
 from components.text.encode import Shard, Split
 
-LONGEST = 64
+LONGEST = 512
 """Tokens of the longest copy that is measured."""
 CHUNK = 2**22
 """Tokens of the training text in memory at once."""

@@ -115,8 +115,7 @@ class Writer:
         return search.one_by_one(*self._start(sources, most), how, self._limits(most), torch.tensor(keys))
 
     def _limits(self, most: int) -> search.Limits:
-        first = getattr(self.model, "forced_first", None)  # of encoder-decoders alone
-        return search.Limits(self.end, self.forbidden, most, self.model.forced_end, first)
+        return search.Limits(self.end, self.forbidden, most, self.model.forced_end, self.model.forced_first)
 
 
 def decoding(family: str, name: str) -> type[search.Decoding]:

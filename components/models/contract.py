@@ -29,6 +29,8 @@ class LanguageModel(nn.Module, ABC):
     """Longest input, in tokens."""
     forced_end: int | None = None
     """The last token of a generated text of the maximum length; None: the likeliest token."""
+    forced_first: int | None = None
+    """The first new token of a generated text; None: the likeliest token."""
     absent: Sequence[str] = ()
     """Modules without trained weights, which are random in every load."""
 

@@ -84,7 +84,7 @@ class Generation(Block):
     inputs: Annotated[ParallelInputs | BeginningInputs, Field(discriminator="kind")]
     """The texts that are continued or rewritten."""
     most: Count = 1000
-    """Inputs, from the first on."""
+    """Inputs: the first ones of a file, or as many held-out documents, drawn with a fixed seed."""
     decoding: HowWritten = Beam(kind="beam")
     """How a text is chosen."""
     answers: Annotated[Count, Added(neutral=1)] = 1

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from components.core.keyed import generator
 from components.core.ngrams import KneserNey
 from components.objectives.contract import Objective
 from components.objectives.examples.batches import Batches
@@ -32,7 +33,7 @@ def baseline_metrics(
 ) -> dict[str, float]:  # fmt: skip
     """Return `context_free_loss` if the objective predicts tokens, and the n-gram model's metrics if it factorises the text.
 
-    The n-gram model is counted on as many `tokens` as the model read.
+    The n-gram model is counted on as many `tokens` as the model read, of documents drawn from all of the text as the model's are.
     """
     metrics = {}
     if (loss := context_free_loss(objective, train_text, vocab_size, train, valid)) is not None:
@@ -91,8 +92,8 @@ def ngram(train: Split, valid: Split, vocab_size: int, tokens: int, order: int =
     of so many tokens do not fit into 63 bits.
     """
     bits = ceil(log2(vocab_size))
-    model = KneserNey(_first_tokens(train, min(tokens, MAX_TOKENS)), vocab_size, min(order, 63 // bits))
-    stream = _first_tokens(valid, valid.num_tokens)
+    model = KneserNey(_drawn_tokens(train, min(tokens, MAX_TOKENS)), vocab_size, min(order, 63 // bits))
+    stream = _drawn_tokens(valid, valid.num_tokens)
     likely = model.probabilities(stream)
     targets = (np.arange(len(stream)) > 0) & (stream != CLS)
     loss = float(-np.log(likely[targets]).mean())
@@ -102,12 +103,22 @@ def ngram(train: Split, valid: Split, vocab_size: int, tokens: int, order: int =
     }  # fmt: skip
 
 
-def _first_tokens(text: Split, count: int) -> np.ndarray:
-    """Return the first tokens of a text, (n,)."""
-    taken, shards = 0, []
-    for shard in text.shards:
-        shards.append(np.asarray(shard.tokens[: count - taken], np.int64))
-        taken += len(shards[-1])
-        if taken >= count:
-            break
-    return np.concatenate(shards)
+def _drawn_tokens(text: Split, count: int) -> np.ndarray:
+    """Return whole documents of a text up to a number of tokens, of which the last one is cut, (n,).
+
+    They are drawn with a fixed seed: the first ones of a text are those of its first part. All of them stay in their order.
+    """
+    if count >= text.num_tokens:
+        return np.concatenate([np.asarray(shard.tokens, np.int64) for shard in text.shards])
+    bounds = [shard.document_tokens for shard in text.shards]
+    sizes = np.concatenate([np.diff(of_shard) for of_shard in bounds])
+    order = generator(0).permutation(len(sizes))
+    room = np.zeros_like(sizes)
+    room[order] = np.clip(count - (np.cumsum(sizes[order]) - sizes[order]), 0, sizes[order])
+    taken, first = [], 0
+    for shard, of_shard in zip(text.shards, bounds, strict=True):
+        for start, size in zip(of_shard[:-1], room[first : first + len(shard)], strict=True):
+            if size:
+                taken.append(np.asarray(shard.tokens[start : start + size], np.int64))
+        first += len(shard)
+    return np.concatenate(taken)

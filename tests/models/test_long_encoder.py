@@ -168,7 +168,7 @@ def test_each_kind_learns_what_a_token_far_away_says(tokens, kind, global_tokens
     """The last token is to tell which of eight is the first. Two layers of windows alone don't reach it: ln 8."""
     model = build(tokens, kind, max_length=32, dropout=0.0, global_tokens=global_tokens).train()
     optimizer, choices, length = torch.optim.AdamW(model.parameters(), 3e-3), 8, 32
-    for _ in range(100):
+    for _ in range(200):
         ids = torch.full((16, length), 5 + choices)
         ids[:, 0] = torch.randint(5, 5 + choices, (16,))
         states = model(ids, torch.full((16,), length), positions=torch.full((16, 1), length - 1))

@@ -11,7 +11,7 @@ from components.objectives import build
 from components.objectives.scoring import IGNORED
 from components.pretrain import baselines
 from components.text import encode
-from components.text.tokenizer import MASK
+from components.text.tokenizer import CLS, MASK
 from tests.conftest import tiny_params
 
 
@@ -81,6 +81,23 @@ def test_the_context_free_loss_is_that_of_counts(built, tokens, name):
             labels.append(-np.log(likely))
     assert found == pytest.approx(np.mean(labels)) and len(labels) > 50
     assert (kept < 1e-3) if name == "clm" else (0.3 < kept < 0.8), "a tenth of the targets is kept, a tenth drawn (appendix A)"
+
+
+def test_an_n_gram_model_reads_documents_from_all_of_the_text(built):
+    """As a model does at a budget below an epoch: the first tokens are those of the text's first part."""
+    whole = encode.load(Path("data/encoded/tiny"), "train")
+    stream = np.concatenate([shard.tokens for shard in whole.shards])
+    assert np.array_equal(baselines._drawn_tokens(whole, whole.num_tokens), stream)
+    half = baselines._drawn_tokens(whole, whole.num_tokens // 2)
+    [shard] = whole.shards
+    bounds = shard.document_tokens
+    documents = [tuple(stream[start:end]) for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    starts = [*np.flatnonzero(half == CLS), len(half)]
+    read = [tuple(half[start:end]) for start, end in zip(starts[:-1], starts[1:], strict=True)]
+    assert len(half) == whole.num_tokens // 2 and half[0] == CLS
+    assert sum(document not in documents for document in read) <= 1, "but for the last one, whole"
+    assert abs(np.mean([documents.index(document) for document in read if document in documents]) / len(documents) - 0.5) < 0.15
+    assert np.array_equal(half, baselines._drawn_tokens(whole, whole.num_tokens // 2))
 
 
 def test_a_pre_training_says_what_it_is_held_against(pretrained):

@@ -36,6 +36,9 @@ CHECKED = params.check(tiny_params())
 TASK = CHECKED.tasks["same"]
 
 
+NOT_FIXED = "The study's file is not committed as it is: nothing proves that its seeds and expectations were fixed"
+
+
 def changed(**changes) -> dict:
     """The tiny params with values at paths put in: `studies__rate__seeds=[1]`."""
     raw = tiny_params()
@@ -289,7 +292,7 @@ def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch)
         git(*args)
     higher = [{"variant": "40", "task": "same", "direction": "higher", "matters": 0.02}]
     commit([])
-    assert said(higher).startswith("The study's file is not committed as it is: nothing proves that its seeds and expectations were fixed")
+    assert said(higher).startswith(NOT_FIXED)
     fixed = commit(higher)
     commit(higher, "a comment")
     assert said(higher).startswith(f"Its seeds and expectations were fixed in commit {fixed} (") and "no results had been" in said(higher)
@@ -305,7 +308,7 @@ def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch)
     for other in ({"studies__rate__budget": {"steps": 9}}, more, rates):
         study = params.check(changed(studies__rate__expects=lower, **other)).studies["rate"]
         fixed = expectations.fixed("rate", study)
-        assert fixed.startswith("The study's file is not committed as it is: nothing proves that its seeds and expectations were fixed"), other
+        assert fixed.startswith(NOT_FIXED), other
     assert expectations.fixed("rate", params.check(changed(**more)).studies["rate"]).endswith("nothing proves that its seeds were fixed before the run.")
 
 

@@ -110,7 +110,7 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
             layout.classifier[0] if tuned else next(name for part, name in layout.classes.items() if part not in absent)
         ]
         config.save_pretrained(written)
-        forced = {"forced_bos_token_id": getattr(model, "forced_first", None), "forced_eos_token_id": model.forced_end}
+        forced = {"forced_bos_token_id": model.forced_first, "forced_eos_token_id": model.forced_end}
         if any(token is not None for token in forced.values()):
             of_writing = transformers.GenerationConfig.from_model_config(config)
             of_writing.update(**forced)

@@ -1,6 +1,6 @@
 """Settings of the encoder for long texts."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -39,6 +39,9 @@ class LongEncoderArchitecture(TransformerArchitecture):
     """Added to the variance in a norm."""
     type_vocab_size: Size = 2
     """Kinds of segment: A and B of a pair."""
+    embedding_size: ClassVar[None] = None
+    shared_layers: ClassVar[str] = "none"
+    layer_groups: ClassVar[int] = 1
 
 
 Architecture = LongEncoderArchitecture

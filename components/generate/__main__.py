@@ -112,8 +112,8 @@ def parallel(block: params.Generation, writer: writing.Writer, trained: Trained)
 
 
 def beginnings(block: params.Generation, writer: writing.Writer, trained: Trained) -> Inputs:
-    """The first tokens of held-out documents, drawn with a fixed seed, of the model's last training text, with their continuations as references: as a generated
-    text these go to the end of a segment, and have at most `max_new_tokens`."""
+    """The first tokens of held-out documents of the model's last training text, drawn with a fixed seed, with their continuations as
+    references: as a generated text these go to the end of a segment, and have at most `max_new_tokens`."""
     if not trained:
         raise SesameError(f"{block.model} was not trained here: its held-out text is not known")
     split, size = encode.load(Path("data/encoded", trained[-1][0]), block.inputs.split), block.inputs.tokens

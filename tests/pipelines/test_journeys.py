@@ -373,6 +373,31 @@ def test_what_a_stage_reads_of_a_folder_is_by_content(tmp_path, monkeypatch):
     assert digest(folder()) == first
 
 
+def test_a_number_is_traced_to_its_sources_and_its_commit(journey):
+    """In the clone that ran it, in one without data, and after an edit."""
+
+    def traced(lab: Lab) -> dict[str, list[str]]:
+        said = lab.sesame("trace", "finetune@gpt-same", COLUMNS="200").splitlines()
+        assert "settings data/resolved/finetune/gpt-same.json" in said
+        assert any(line.startswith("code     components/finetune/__main__.py, which imports ") for line in said)
+        assert any(line.startswith("wrote    data/scores/gpt/same (") for line in said)
+        return {line.split()[0]: line.split()[1:] for line in said[1:] if "@" in line.split()[0]}
+
+    commit = git(journey.path, "log", "-1", "--format=%h", "--", "dvc.lock").strip()
+    behind = traced(journey)
+    assert list(behind)[0] == "finetune@gpt-same" and behind.keys() >= {"pretrain@gpt", "encode@tiny", "mix@tiny", "corpus@base"}
+    assert all(line[:2] == ["current", commit] for line in behind.values()), behind
+    assert behind["pretrain@gpt"][3:] == ["encode@tiny"] and behind["corpus@base"][3:] == ["raw/text.txt"]
+    bare = Lab(journey.path.parent / "bare", journey.env, journey.forks)
+    git(journey.path.parent, "clone", "-q", str(journey.path), "bare")
+    shutil.copytree(journey.path / "raw", bare.path / "raw", dirs_exist_ok=True)
+    assert traced(bare) == behind
+    edit(journey, put("models.gpt.architecture.dropout", 0.2))
+    changed = {name for name, line in traced(journey).items() if line[:2] != ["current", commit]}
+    assert changed == {"pretrain@gpt"}, "what reads it is as it was recorded"
+    assert "finetune is not one stage" in journey.sesame("trace", "finetune", code=1)
+
+
 def test_what_comes_in_comes_out_or_is_counted(built_pipeline):
     """Documents, segments, rows and examples from the raw files to the predictions: a difference has a named reason."""
 

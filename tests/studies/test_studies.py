@@ -309,7 +309,8 @@ def test_a_page_says_which_commit_fixed_what_was_expected(tmp_path, monkeypatch)
         study = params.check(changed(studies__rate__expects=lower, **other)).studies["rate"]
         fixed = expectations.fixed("rate", study)
         assert fixed.startswith(NOT_FIXED), other
-    assert expectations.fixed("rate", params.check(changed(**more)).studies["rate"]).endswith("nothing proves that its seeds were fixed before the run.")
+    fixed = expectations.fixed("rate", params.check(changed(**more)).studies["rate"])
+    assert fixed.endswith("nothing proves that its seeds were fixed before the run.")
 
 
 @pytest.mark.long

@@ -226,10 +226,12 @@ def pretrain(
         for milestone in milestones:
             # copied, not moved: an attempt that is killed before the next line is repeated
             shutil.copytree(checkpoints / "kept" / str(milestone), target / str(milestone))
+    result = TrainingResult(model, _metrics(trainer, module, setup), module.curve, module.seconds)
+    # last: without metrics the stage is not recorded, and an attempt that is killed while they are computed is repeated
     if periodic.remote:
         periodic.remote.remove()
     shutil.rmtree(checkpoints)
-    return TrainingResult(model, _metrics(trainer, module, setup), module.curve, module.seconds)
+    return result
 
 
 def _model_writer(config: Model, setup: Setup, module: Pretraining, start: Path | None) -> Callable[[Path, dict[str, Tensor]], None]:

@@ -121,7 +121,7 @@ def test_killed_at_any_boundary_and_resumed_ends_the_same(project, start, name, 
     done = start("-m", "tests.pretrain.killed_at", name, *where)
     said, _ = done.communicate()
     ends = dict(line.split("\t") for line in said.splitlines() if "\t" in line)
-    assert done.returncode == 0 and len(ends) == 1 + (len(where) or 11), said
+    assert done.returncode == 0 and len(ends) == 1 + (len(where) or 12), said
     assert ends["in peace"].count("[") == 3, "a row for either validation"
     assert {where: end for where, end in ends.items() if end != ends["in peace"]} == {}
 

@@ -85,7 +85,7 @@ def test_the_context_free_loss_is_that_of_counts(built, tokens, name):
 
 def test_an_n_gram_model_reads_documents_from_all_of_the_text(built):
     """As a model does at a budget below an epoch: the first tokens are those of the text's first part."""
-    whole = encode.load(Path("data/encoded/tiny"), "train")
+    whole = encode.load(built / "data/encoded/tiny", "train")
     stream = np.concatenate([shard.tokens for shard in whole.shards])
     assert np.array_equal(baselines._drawn_tokens(whole, whole.num_tokens), stream)
     half = baselines._drawn_tokens(whole, whole.num_tokens // 2)

@@ -153,7 +153,7 @@ def test_served(ready, many_flows):
         "Failed",
         "no stage 'afterr' in dvc.yaml (did you mean after? `sesame plan` lists all)",
     )
-    assert page.end(page.run("pipeline", overrides={"sed": 2}))[1] == "-S sed=2: sed: unknown key"
+    assert page.end(page.run("pipeline", overrides={"sed": 2}))[1] == "-S sed=2: sed: unknown key (did you mean seed?)"
 
     huge = tiny_params()
     huge["models"]["bert"]["architecture"]["hidden_size"] = 2**20

@@ -237,3 +237,12 @@ def blocks_of(union: Any) -> tuple[type[Block], ...]:
     """Return the classes that `union_of` joined."""
     kinds = get_args(union)[0]
     return get_args(kinds) or (kinds,)
+
+
+@cache
+def all_blocks() -> dict[str, type[Block]]:
+    """All blocks of `params.yaml` that are imported, by their names."""
+    kinds = [Block]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return {kind.__name__: kind for kind in kinds}

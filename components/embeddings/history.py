@@ -136,7 +136,8 @@ def shifts(word: str, history: params.History, aligned: dict[str, np.ndarray], i
 def known_shifts(rows: list[dict], beyond: np.ndarray, shared: list[str], history: params.History) -> dict:
     """How many known shifts have the right direction, and the rank of their words among all by distance.
 
-    The sign test counts words, each by most of its shifts: shifts of one word share its vectors, so they are no independent cases.
+    The sign test counts words, each by most of its shifts: shifts of one word share its vectors, so they are no
+    independent cases.
     """
     known = np.array([word in history.known for word in shared])
     right = sum(row["as_known"] for row in rows)

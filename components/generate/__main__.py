@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import chain, islice
 from math import comb
 from pathlib import Path
@@ -62,15 +61,16 @@ def generate(all_params: params.Params, name: str, run: Run) -> dict:
     started = time.perf_counter()
     all_generated = writer.answers(inputs.ids, block.decoding, block.batch_size, block.answers)
     seconds = time.perf_counter() - started
-    generated = [answers[0] for answers in all_generated]
-    texts, tokens = [writer.text(ids) for ids in generated], sum(map(len, chain.from_iterable(all_generated)))
-    figures = {"texts": len(texts), "tokens_per_second": tokens / seconds, "mean_length": sum(map(len, generated)) / len(texts)}
+    answers = [[writer.text(ids) for ids in to_one] for to_one in all_generated]
+    generated, texts = [first for first, *_ in all_generated], [first for first, *_ in answers]
+    tokens, length = sum(map(len, chain.from_iterable(all_generated))), sum(map(len, generated)) / len(texts)
+    figures = {"texts": len(texts), "tokens_per_second": tokens / seconds, "mean_length": length}
     if unended := sum(len(ids) == writer.room(source, block.decoding) for ids, source in zip(generated, inputs.ids, strict=True)):
         print(f"{unended:,} of {len(generated):,} texts have the maximal length", flush=True)
     figures |= {"unended": unended / len(texts), "cut": writer.cut}
     if writer.cut:
         print(f"{writer.cut:,} of {len(generated):,} sources cut: the model reads {writer.model.max_length} tokens", flush=True)
-    signatures, answers = {}, []
+    signatures = {}
     if block.inputs.kind == "parallel":
         systems = {"written": texts}
         if block.inputs.word_by_word and trained and trained[-1][1].name == "translation":
@@ -81,9 +81,7 @@ def generate(all_params: params.Params, name: str, run: Run) -> dict:
         by_system = score(systems, inputs.references, lowercase, signatures)
         figures |= by_system.pop("written") | by_system
         if block.inputs.source.kind == "synthetic":
-            all_texts = [[writer.text(ids) for ids in answers] for answers in all_generated]
-            figures |= solved(block, inputs.texts, all_texts)
-            answers = all_texts if block.answers > 1 else []
+            figures |= solved(block, inputs.texts, answers)
     near: list[tuple[str, float]] = []
     if trained:
         names = dict.fromkeys(encoding for encoding, _ in trained)
@@ -93,9 +91,10 @@ def generate(all_params: params.Params, name: str, run: Run) -> dict:
         read = list(islice(chain.from_iterable(sentences(all_params, name) for name in names), SENTENCES + 1))
         if len(read) > SENTENCES:
             print(f"the nearest sentence is searched in the first {SENTENCES:,} of the training text alone", flush=True)
-        near, figures["sentences_searched"] = novelty.nearest(texts[:SHOWN], read[:SENTENCES]), min(len(read), SENTENCES)
+            del read[SENTENCES:]
+        near, figures["sentences_searched"] = novelty.nearest(texts[:SHOWN], read), len(read)
     attention = attention_weights(writer, inputs.ids[0], generated[0]) if writer.reads_source else {}
-    save(name, inputs, texts, answers, near, {"signatures": signatures, "attention": attention})
+    save(name, inputs, answers, near, {"signatures": signatures, "attention": attention})
     run.artifact(Path("data/generated", name))
     report(figures, texts, inputs)
     return figures | {"cost": {"tokens": tokens}}
@@ -112,8 +111,8 @@ def parallel(block: params.Generation, writer: writing.Writer, trained: Trained)
 
 
 def beginnings(block: params.Generation, writer: writing.Writer, trained: Trained) -> Inputs:
-    """The first tokens of held-out documents of the model's last training text, drawn with a fixed seed, with their continuations as
-    references: as a generated text these go to the end of a segment, and have at most `max_new_tokens`."""
+    """The first tokens of held-out documents of the model's last training text, drawn with a fixed seed, with their
+    continuations as references: as a generated text these go to the end of a segment, and have at most `max_new_tokens`."""
     if not trained:
         raise SesameError(f"{block.model} was not trained here: its held-out text is not known")
     split, size = encode.load(Path("data/encoded", trained[-1][0]), block.inputs.split), block.inputs.tokens
@@ -158,15 +157,19 @@ def score(
 
 
 def solved(block: params.Generation, problems: list[str], answers: list[list[str]]) -> dict[str, Any]:
-    """The share of problems that the first answer solves, and the share that any of 1, 2, 4, ... answers solves: of beams the best ones,
-    of draws the expectation over which of them are taken (Chen et al. 2021, equation 1)."""
-    solves = import_module(f"components.text.sources.synthetic.{block.inputs.source.problem}").solves
+    """The share of problems that the first answer solves, and the share that any of 1, 2, 4, ... answers solves: of beams
+    the best ones, of draws the expectation over which of them are taken (Chen et al. 2021, equation 1)."""
+    from components.text.sources import synthetic
+
+    solves = synthetic.load(block.inputs.source.problem).solves
     right = [[solves(problem, answer) for answer in texts] for problem, texts in zip(problems, answers, strict=True)]
     figures: dict[str, Any] = {"solved": sum(first for first, *_ in right) / len(right)}
     if block.answers > 1:
         counts = sorted({2**power for power in range(block.answers.bit_length())} | {block.answers})
         share = best_of if block.decoding.kind == "beam" else pass_at
-        figures["solved_by_any"] = {str(count): sum(share(each, count) for each in right) / len(right) for count in counts}
+        figures["solved_by_any"] = {
+            str(count): sum(share(each, count) for each in right) / len(right) for count in counts
+        }
     return figures
 
 
@@ -201,15 +204,16 @@ def attention_weights(writer: writing.Writer, source: list[int], generated: list
 
 
 def save(
-    name: str, inputs: Inputs, texts: list[str], answers: list[list[str]], near: list[tuple[str, float]], card: dict
+    name: str, inputs: Inputs, answers: list[list[str]], near: list[tuple[str, float]], card: dict
 ) -> None:
-    """Write one text per line, with all answers to a problem; the first ones with their nearest training sentence."""
+    """Write the first text to each input, and all where there are several; the first ones with their nearest training
+    sentence."""
     with storage.output(Path("data/generated", name)) as folder:
         folder.mkdir(parents=True)
         with (folder / "texts.jsonl").open("w", encoding="utf-8") as file:
-            for i, (source, text, reference) in enumerate(zip(inputs.texts, texts, inputs.references, strict=True)):
-                row = {"input": source, "written": text, "reference": reference}
-                row |= {"answers": answers[i]} if answers else {}
+            for i, (source, to_one, reference) in enumerate(zip(inputs.texts, answers, inputs.references, strict=True)):
+                row = {"input": source, "written": to_one[0], "reference": reference}
+                row |= {"answers": to_one} if len(to_one) > 1 else {}
                 similar = i < len(near) and near[i][1] > 0
                 row |= {"nearest": near[i][0], "likeness": round(near[i][1], 3)} if similar else {}
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -114,10 +114,10 @@ def draw(scores: Tensor, how: Sample, keys: Tensor, step: int) -> Tensor:
 
 @torch.no_grad()
 def beams(decoding: Decoding, logits: Callable[[Tensor], Tensor], how: Beam, limits: Limits) -> list[list[list[int]]]:
-    """The texts of each row, at most as many as there are beams, the best first: by the sum of their tokens' log-probabilities, including
-    the end, divided by their number to the power of `length_penalty` (Wu et al. 2016, section 7, without the constant). A row is done when
-    no beam is better, at its length so far, than the worst of as many finished texts as there are beams, as in `transformers`: a longer one
-    could still overtake it."""
+    """The texts of each row, at most as many as there are beams, the best first: by the sum of their tokens'
+    log-probabilities, including the end, divided by their number to the power of `length_penalty` (Wu et al. 2016,
+    section 7, without the constant). A row is done when no beam is better, at its length so far, than the worst of as
+    many finished texts as there are beams, as in `transformers`: a longer one could still overtake it."""
     width, state = how.beams, State(decoding, logits)
     rows = len(state.ids)
     state.select(torch.arange(rows).repeat_interleave(width), width)

@@ -72,7 +72,8 @@ class Writer:
         return [texts[0] for texts in self.answers(sources, how, batch_size, 1)]
 
     def answers(self, sources: list[list[int]], how: HowWritten, batch_size: int, count: int) -> list[list[list[int]]]:
-        """Generate a number of texts for each source: the best of its beams, or as many draws. The first is that of `write`."""
+        """Generate a number of texts for each source: the best of its beams, or as many draws. The first is that of
+        `write`."""
         beams = isinstance(how, Beam)
         inputs = sources if beams else sources * count  # a draw depends on its place in this list
         groups, texts = defaultdict(list), [[] for _ in inputs]

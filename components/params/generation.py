@@ -88,8 +88,8 @@ class Generation(Block):
     decoding: HowWritten = Beam(kind="beam")
     """How a text is chosen."""
     answers: Annotated[Count, Added(neutral=1)] = 1
-    """Texts written for each problem of a synthetic source, drawn or the best beams: the share of problems that any of them solves is
-    measured, too (`pass@k` of Chen et al. 2021)."""
+    """Texts written for each problem of a synthetic source, drawn or the best beams: the share of problems that any of
+    them solves is measured, too (`pass@k` of Chen et al. 2021)."""
     batch_size: Annotated[Count, RunOnly()] = 64
     """Texts written side by side."""
     threads: Annotated[Threads | None, RunOnly()] = 1
@@ -100,7 +100,9 @@ class Generation(Block):
         if self.answers == 1:
             return self
         if self.inputs.kind != "parallel" or self.inputs.source.kind != "synthetic":
-            raise ValueError(f"answers {self.answers}: only those to a synthetic source's problems can be checked; leave it out")
+            raise ValueError(
+                f"answers {self.answers}: only those to a synthetic source's problems can be checked; leave it out"
+            )
         if self.decoding.kind == "greedy":
             raise ValueError(f"answers {self.answers}: greedy decoding has one; take decoding.kind sample or beam")
         if self.decoding.kind == "beam" and self.answers > self.decoding.beams:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from components.core.config import Block
+from components.core.config import all_blocks
 from components.params.models import ARCHITECTURES, OBJECTIVES, OPTIMIZERS
 
 NAMES = {*ARCHITECTURES, *OBJECTIVES, *OPTIMIZERS}
@@ -69,10 +69,7 @@ def message(problem: Mapping[str, Any]) -> str:
 
 def _meant(key: str) -> str:
     """What an unknown key was perhaps to be: that of another block, or one that is written alike."""
-    kinds, known = [Block], set()
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-        known |= kind.model_fields.keys()
+    known = {key for kind in all_blocks().values() for key in kind.model_fields}
     if key in known:
         return " here; it belongs to another block"
     close = get_close_matches(key, sorted(known), n=1, cutoff=0.75)

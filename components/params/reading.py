@@ -7,7 +7,6 @@ import inspect
 import json
 import re
 from collections.abc import Container, Mapping
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
@@ -21,7 +20,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 from ruamel.yaml.reader import ReaderError
 
-from components.core.config import NAME, TOP_SEED, Block
+from components.core.config import NAME, TOP_SEED, Block, all_blocks
 from components.core.errors import SesameError
 from components.params import fits, lab_fits
 from components.params.messages import message, plain, where
@@ -296,7 +295,7 @@ def parse(content: bytes, path: str | Path) -> Any:
 def _docstrings(name: str) -> dict[str, str]:
     """The docstrings of a block's settings and of those that it inherits. Not pydantic's, who would look for them in every process."""
     docstrings = {}
-    for kind in reversed(_blocks()[name].__mro__):
+    for kind in reversed(all_blocks()[name].__mro__):
         if issubclass(kind, Block) and kind is not Block:
             for line, after in pairwise([*ast.parse(dedent(inspect.getsource(kind))).body[0].body, ast.Pass()]):
                 if isinstance(line, ast.AnnAssign):
@@ -304,15 +303,6 @@ def _docstrings(name: str) -> dict[str, str]:
                     if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
                         docstrings[line.target.id] = inspect.cleandoc(after.value.value)
     return docstrings
-
-
-@cache
-def _blocks() -> dict[str, type[Block]]:
-    """All blocks by their names."""
-    kinds = [Block]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-    return {kind.__name__: kind for kind in kinds}
 
 
 class _Schema(GenerateJsonSchema):

@@ -119,8 +119,9 @@ class SyntheticSource(Block):
 
     kind: Literal["synthetic"]
     problem: Literal["integrals", "programs", "counts"]
-    """`integrals`: derivatives and what they are of, in prefix notation (Lample and Charton 2020). `programs`: lists before and after, and
-    the functions that were run on them (Balog et al. 2017). `counts`: numbers of words and vowels, and a sentence with these."""
+    """`integrals`: derivatives and what they are of, in prefix notation (Lample and Charton 2020). `programs`: lists
+    before and after, and the functions that were run on them (Balog et al. 2017). `counts`: numbers of words and vowels,
+    and a sentence with these."""
     pairs: Count
     """Problems made."""
     operators: Annotated[int, Field(ge=1, le=10)] = 4

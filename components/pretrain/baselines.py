@@ -33,7 +33,8 @@ def baseline_metrics(
 ) -> dict[str, float]:  # fmt: skip
     """Return `context_free_loss` if the objective predicts tokens, and the n-gram model's metrics if it factorises the text.
 
-    The n-gram model is counted on as many `tokens` as the model read, of documents drawn from all of the text as the model's are.
+    The n-gram model is counted on as many `tokens` as the model read, of documents drawn from all of the text as the
+    model's are.
     """
     metrics = {}
     if (loss := context_free_loss(objective, train_text, vocab_size, train, valid)) is not None:
@@ -106,7 +107,8 @@ def ngram(train: Split, valid: Split, vocab_size: int, tokens: int, order: int =
 def _drawn_tokens(text: Split, count: int) -> np.ndarray:
     """Return whole documents of a text up to a number of tokens, of which the last one is cut, (n,).
 
-    They are drawn with a fixed seed: the first ones of a text are those of its first part. All of them stay in their order.
+    They are drawn with a fixed seed: the first ones of a text are those of its first part. All of them stay in their
+    order.
     """
     if count >= text.num_tokens:
         return np.concatenate([np.asarray(shard.tokens, np.int64) for shard in text.shards])

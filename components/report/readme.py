@@ -97,7 +97,7 @@ def reading() -> str:
 
 
 def pretraining() -> str:
-    """The size of each pre-training, its loss on the full validation text, and which of them count no better than a 4-gram."""
+    """The size of each pre-training, its loss on the full validation text, and which are no better than a 4-gram."""
     body = [
         [
             row["model"], f"{int(row['parameters']):,}", f"{int(row['tokens']):,}",
@@ -113,7 +113,8 @@ def pretraining() -> str:
     head = [
         "model", "parameters", "tokens", "loss", "without context", "4-gram", "perplexity", "bits/byte", "of all seeds", "tokens/s",
     ]  # fmt: skip
-    behind = [row["model"] for row in rows("pretraining") if row["ngram_loss"] and float(row["loss"]) >= float(row["ngram_loss"])]
+    counted = [row for row in rows("pretraining") if row["ngram_loss"]]
+    behind = [row["model"] for row in counted if float(row["loss"]) >= float(row["ngram_loss"])]
     return f"{table(head, body)}\n\nNo better than the 4-gram: {', '.join(behind) or 'none'}."
 
 

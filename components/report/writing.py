@@ -39,8 +39,9 @@ def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
             "±": measured.get("bleu_interval"),
             "word by word": measured.get("word_by_word", {}).get("bleu"),
         }
-        row |= {"solved": measured.get("solved")}
-        row |= {"answers": block.answers, "solved by any": by_any[str(block.answers)]} if (by_any := measured.get("solved_by_any")) else {}
+        by_any = measured.get("solved_by_any", {}).get(str(block.answers))
+        answers = block.answers if by_any is not None else None
+        row |= {"solved": measured.get("solved"), "answers": answers, "solved by any": by_any}
         row |= {"p": measured.get("bleu_p"), "chrF": measured.get("chrf")}
         for key, title in (("novel_4", "new 4-grams"), ("copy", "copied run")):
             row |= {title: measured.get("written", {}).get(key), f"{title}, people's": measured.get("by_people", {}).get(key)}

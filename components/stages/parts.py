@@ -14,7 +14,8 @@ from components.params.text import LIBRARY
 def source_modules(*blocks: Block | list[Block]) -> tuple[str, ...]:
     """The modules that read the sources of some blocks."""
     read = [source for block in blocks for source in _sources(block)]
-    names = {source.kind for source in read} | {f"synthetic.{source.problem}" for source in read if source.kind == "synthetic"}
+    names = {source.kind for source in read}
+    names |= {f"synthetic.{source.problem}" for source in read if source.kind == "synthetic"}
     return tuple(f"components.text.sources.{name}" for name in sorted(names))
 
 

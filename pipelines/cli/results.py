@@ -31,7 +31,9 @@ def runs(
 
 @command()
 def trace(
-    stage: Annotated[str, typer.Argument(metavar="STAGE", help="The stage that wrote the number, e.g. evaluate@gpt-pairs.")]
+    stage: Annotated[
+        str, typer.Argument(metavar="STAGE", help="The stage that wrote the number, e.g. evaluate@gpt-pairs.")
+    ],
 ) -> None:
     """Show where a stage's numbers come from: data, code, settings and commit, of it and of every stage behind it."""
     from pipelines import terminal

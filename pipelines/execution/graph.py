@@ -149,7 +149,8 @@ def _select(stages: dict[str, Stage], targets: Sequence[str]) -> set[str]:
         matches = {name for name in stages if selects([target], name)}
         if not matches:
             known = sorted({*stages, *(name.partition("@")[0] for name in stages)})
-            close, groups = difflib.get_close_matches(target, known, n=3), sorted({name.partition("@")[0] for name in stages})
+            close = difflib.get_close_matches(target, known, n=3)
+            groups = sorted({name.partition("@")[0] for name in stages})
             cure = f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(groups)};"
             raise SesameError(f"no stage {target!r} in dvc.yaml ({cure} `sesame plan` lists all)")
         wanted |= matches
@@ -289,7 +290,7 @@ def lock_entries() -> dict[str, dict]:
 def hashes(stage: Stage) -> dict[str, str]:
     """path -> md5 of the dependencies and outputs of a stage, by the lock file. Empty if it never ran."""
     entry = lockfile.entries(Path(stage.file).with_name("dvc.lock"), [stage.name]).get(stage.name, {})
-    return {item["path"]: item["md5"] for item in [*entry.get("deps", []), *entry.get("outs", [])] if "md5" in item}
+    return lockfile.hashes(entry, "deps", "outs")
 
 
 def order_lock() -> None:

@@ -70,6 +70,11 @@ def entries(path: Path, names: Collection[str] | None = None) -> dict[str, dict[
     return {name: record for name, record in recorded.items() if names is None or name in names}
 
 
+def hashes(entry: Mapping[str, Any], *keys: str) -> dict[str, str]:
+    """path -> md5 of the `deps` or `outs` of a recorded entry."""
+    return {item["path"]: item["md5"] for key in keys for item in entry.get(key, []) if "md5" in item}
+
+
 def plain(path: Path) -> Entries:
     """`read`, of a file that has to be as DVC writes it. Raises SesameError for another."""
     if (entries := read(path)) is None:

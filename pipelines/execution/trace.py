@@ -1,7 +1,8 @@
-"""Where a result comes from: the stages behind it back to the sources, what each has read, and the commit that recorded it.
+"""Where a result comes from: the stages behind it back to the sources, what each has read, and the commit that recorded
+it.
 
-Everything is read from what git keeps: `dvc.lock` has the hashes of what a stage read and wrote, its history has the commit, `params.yaml`
-pins the sources, and `data/resolved` has the settings.
+Everything is read from what git keeps: `dvc.lock` has the hashes of what a stage read and wrote, its history has the
+commit, `params.yaml` pins the sources, and `data/resolved` has the settings.
 """
 
 import subprocess
@@ -25,7 +26,8 @@ class Recorded:
 
     name: str
     state: str
-    """`current`: it was run with the params and the code as they are, on what the stages before it wrote; else `changed since`."""
+    """`current`: it was run with the params and the code as they are, on what the stages before it wrote; else
+    `changed since`."""
     commit: str
     """The commit that recorded it, with its date."""
     read: dict[str, str]
@@ -36,11 +38,13 @@ class Recorded:
 
 
 def behind(target: str) -> list[Recorded]:
-    """What the lock files have of a stage and of all that it depends on, the stage first. Raises SesameError for a stage that never ran."""
+    """What the lock files have of a stage and of all that it depends on, the stage first. Raises SesameError for a stage
+    that never ran."""
     with repository.at_once():
         plan = [each for each in graph.plan([target]) if each.name != repository.RESOLVE]
     if not plan or plan[-1].name != target:
-        raise SesameError(f"{target} is not one stage: name it whole, as in `evaluate@gpt-pairs` (`sesame plan {target}` lists them)")
+        cure = f"name it whole, as in `evaluate@gpt-pairs` (`sesame plan {target}` lists them)"
+        raise SesameError(f"{target} is not one stage: {cure}")
     locks: dict[Path, list[str]] = {}
     for stage in plan:
         locks.setdefault(Path(stage.file).with_name("dvc.lock"), []).append(stage.name)
@@ -52,17 +56,19 @@ def behind(target: str) -> list[Recorded]:
         raise SesameError(f"{target} was never run: no lock file has it; run `sesame run {target}`")
 
     all_params = params.load()
-    written = {path: md5 for entry in entries.values() for path, md5 in _hashes(entry, "outs").items()}
+    written = {path: md5 for entry in entries.values() for path, md5 in lockfile.hashes(entry, "outs").items()}
 
     def recorded(name: str) -> Recorded:
         entry, (kind, _, of) = entries.get(name, {}), name.partition("@")
-        read, settings = _hashes(entry, "deps"), resolve.file_of(kind, of or "all")
+        read, settings = lockfile.hashes(entry, "deps"), resolve.file_of(kind, of or "all")
         watched = read.pop(str(settings), None)
-        same = watched == md5(settings.read_bytes()).hexdigest() and all(written.get(path, read[path]) == read[path] for path in read)
+        same = watched == md5(settings.read_bytes()).hexdigest()
+        same &= all(written.get(path, read[path]) == read[path] for path in read)
         declared = registry.stages().get(kind)
         block = getattr(all_params, declared.section).get(of) if declared and declared.fetches else None
         state = NEVER if not entry else CURRENT if same else CHANGED
-        return Recorded(name, state, commits.get(name, "–"), read, _hashes(entry, "outs"), list(dict.fromkeys(_pinned(block))))
+        outs, origins = lockfile.hashes(entry, "outs"), list(dict.fromkeys(_pinned(block)))
+        return Recorded(name, state, commits.get(name, "–"), read, outs, origins)
 
     return [recorded(stage.name) for stage in reversed(plan)]
 
@@ -70,13 +76,10 @@ def behind(target: str) -> list[Recorded]:
 def code(target: str) -> list[Path]:
     """The files that a stage runs, that of its own module first."""
     kind, _, name = target.partition("@")
-    modules = next(each.modules for each in resolve.entries(params.load()) if (each.stage, each.name) == (kind, name or "all"))
+    entries = registry.entries(params.load())
+    modules = next(each.modules for each in entries if (each.stage, each.name) == (kind, name or "all"))
     own = closure.file_of(modules[0])
     return [own, *(path for path in closure.files(modules) if path != own)]
-
-
-def _hashes(entry: dict, key: str) -> dict[str, str]:
-    return {item["path"]: item["md5"] for item in entry.get(key, []) if "md5" in item}
 
 
 def _pinned(value: object) -> Iterable[str]:
@@ -89,16 +92,19 @@ def _pinned(value: object) -> Iterable[str]:
 
 
 def _commits(lock: Path, names: Sequence[str]) -> dict[str, str]:
-    """Stage -> the commit since which the lock file has its entry as it is: the versions are read from the newest one on, until all of
-    these stages had another entry."""
+    """Stage -> the commit since which the lock file has its entry as it is: the versions are read from the newest one
+    on, until all of these stages had another entry."""
     now = lockfile.read(lock) or {}
     waiting = now.keys() & set(names)
     found = dict.fromkeys(waiting, NOT_COMMITTED)
-    log = subprocess.run(["git", "log", "--format=%H %h %as", "--", lock], capture_output=True, text=True).stdout.splitlines()
-    for full, short, date in map(str.split, log):
-        then = lockfile.parse(subprocess.run(["git", "show", f"{full}:./{lock}"], capture_output=True, text=True).stdout) or {}
+    for full, short, date in map(str.split, _git("log", "--format=%H %h %as", "--", str(lock)).splitlines()):
+        then = lockfile.parse(_git("show", f"{full}:./{lock}")) or {}
         waiting = {name for name in waiting if then.get(name) == now[name]}
         found |= dict.fromkeys(waiting, f"{short} {date}")
         if not waiting:
             break
     return found
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], capture_output=True, text=True).stdout

@@ -85,7 +85,8 @@ class Forecast:
         parts = [f"{number(count['to run'], 'stage')} to run", f"{count['may run']} may run, if their inputs change"]
         if known.keys() - {""}:
             by = " and ".join(source for source in (HERE, ELSEWHERE, ALIKE, COUNTED) if known[source])
-            parts[0] += f", about {duration(self.seconds(['to run']))} on {number(self.jobs, 'job')} (estimated from {by})"
+            parts[0] += f", about {duration(self.seconds(['to run']))} on {number(self.jobs, 'job')}"
+            parts[0] += f" (estimated from {by})"
             parts[1] += f", then about {duration(self.seconds(['to run', 'may run']))} in all"
             room = psutil.virtual_memory().total
             short = f" (there are only {amount(room)}: use fewer --jobs)" if self.memory > room else ""

@@ -124,6 +124,18 @@ def test_an_imported_checkpoint_computes_what_transformers_computes(project, nam
     torch.testing.assert_close(same[target_real], expected.logits[target_real], atol=1e-4, rtol=0)
 
 
+def writer_with(folder: Path, key: str, file: str | None, value: int | None, elsewhere: int | None) -> writing.Writer:
+    """Import a checkpoint in one of whose files a setting has this value; the other has it `elsewhere`, or is not there."""
+    for kind in ("config.json", "generation_config.json"):
+        settings = json.loads((folder / kind).read_text()) | ({key: value if kind == file else elsewhere} if file else {})
+        (folder / kind).write_text(json.dumps(settings))
+    if file == "config.json":
+        (folder / "generation_config.json").unlink()
+    block = {"family": "encoder_decoder", "licence": "none", "source": {"kind": "files", "paths": [f"{folder}/*"]}}
+    stage.bring(params.check(tiny_params(checkpoints={"brought": block})), "brought", Run(None))
+    return writing.load("brought")
+
+
 @torch.no_grad()
 @pytest.mark.parametrize(("name", "file"), [
     ("bart", "config.json"), ("marian", "generation_config.json"), ("t5", "generation_config.json"), ("t5", None),
@@ -132,14 +144,7 @@ def test_a_text_cut_at_its_limit_ends_as_that_of_transformers(project, name, fil
     """By `forced_eos_token_id`; a file of settings for writing overrides config.json. And so does what is exported again."""
     folder = given(project / "given" / name, name)
     last = {"bart": 2, "marian": 11, "t5": 9}[name] if file else None
-    for kind in ("config.json", "generation_config.json"):
-        settings = json.loads((folder / kind).read_text()) | ({"forced_eos_token_id": last if kind == file else 5} if file else {})
-        (folder / kind).write_text(json.dumps(settings))
-    if file == "config.json":
-        (folder / "generation_config.json").unlink()
-    block = {"family": "encoder_decoder", "licence": "none", "source": {"kind": "files", "paths": [f"{folder}/*"]}}
-    stage.bring(params.check(tiny_params(checkpoints={"brought": block})), "brought", Run(None))
-    writer = writing.load("brought")
+    writer = writer_with(folder, "forced_eos_token_id", file, last, elsewhere=5)
     sources = [writer.source(line) for line in SENTENCES[:4]]
     for where in (folder, export.export("brought")[0]):
         theirs = THEIRS[name][0].from_pretrained(where).eval()
@@ -166,14 +171,7 @@ def test_a_text_cut_at_its_limit_ends_as_that_of_transformers(project, name, fil
 def test_a_text_begins_as_that_of_transformers(project, name, file):
     """By `forced_bos_token_id`, as large BARTs have it. And so does what is exported again."""
     folder = given(project / "given" / name, name)
-    for kind in ("config.json", "generation_config.json"):
-        settings = json.loads((folder / kind).read_text()) | {"forced_bos_token_id": 7 if kind == file else None}
-        (folder / kind).write_text(json.dumps(settings))
-    if file == "config.json":
-        (folder / "generation_config.json").unlink()
-    block = {"family": "encoder_decoder", "licence": "none", "source": {"kind": "files", "paths": [f"{folder}/*"]}}
-    stage.bring(params.check(tiny_params(checkpoints={"brought": block})), "brought", Run(None))
-    writer = writing.load("brought")
+    writer = writer_with(folder, "forced_bos_token_id", file, 7, elsewhere=None)
     sources = [writer.source(line) for line in SENTENCES[:4]]
     for where in (folder, export.export("brought")[0]):
         theirs = THEIRS[name][0].from_pretrained(where).eval()

@@ -83,7 +83,8 @@ def describe(folder: Path, family: str) -> tuple[Layout, params.Architecture, in
 
 
 def of_generation(folder: Path) -> dict:
-    """The tokens that begin a text and end one of maximal length: a file with settings for generation overrides those of the model."""
+    """The tokens that begin a text and end one of maximal length: a file with settings for generation overrides those of
+    the model."""
     if not (path := folder / "generation_config.json").exists():
         return {}
     given = tables.parsed(path.name, path.read_bytes())

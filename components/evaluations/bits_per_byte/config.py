@@ -15,8 +15,8 @@ class BitsPerByte(EvaluationBlock):
 
     kind: Literal["bits_per_byte"]
     sentences: Annotated[int, Field(ge=2, le=10**15)] = 500
-    """Number of sentences drawn with a fixed seed from the corpus' test split, without those that the training text has. A
-    masked model reads each once per token."""
+    """Number of sentences drawn with a fixed seed from the corpus' test split, without those that the training text
+    has. A masked model reads each once per token."""
 
 
 Evaluation = BitsPerByte

@@ -25,14 +25,15 @@ def prepare(folder: Path, block: BitsPerByte) -> dict:
     text = [segment for document in documents for segment in document]
     if not text:
         raise SesameError(
-            f"corpus {block.corpus} has no test text ({seen:,} sentences that the training text has, too, are left out); raise its `test` "
-            "share, or take another corpus"
+            f"corpus {block.corpus} has no test text ({seen:,} sentences that the training text has, too, are left out); "
+            "raise its `test` share, or take another corpus"
         )
     chosen = [text[i] for i in sorted(generator(0).permutation(len(text))[: block.sentences].tolist())]
     storage.write_json(folder / FILE, chosen)
     figures = {"sentences": len(chosen), "of": len(text), "bytes": sum(len(sentence.encode()) for sentence in chosen)}
     figures |= {"seen_in_training": seen}
-    print("{sentences:,} sentences of {of:,}, {bytes:,} bytes; {seen_in_training:,} left out that the training text has".format(**figures))
+    shown = "{sentences:,} sentences of {of:,}, {bytes:,} bytes; {seen_in_training:,} left out that the training text has"
+    print(shown.format(**figures))
     return figures
 
 

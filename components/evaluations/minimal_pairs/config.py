@@ -23,8 +23,8 @@ class PairColumns(Block):
 
 class MinimalPairs(EvaluationBlock):
     """Pairs of sentences that differ in little, of which one is wrong: the right one should be more probable (Marvin and Linzen 2018;
-    Warstadt et al. 2020). Without a source they are generated from the corpus' held-out sentences, whose words the models know;
-    sentences that the training text has, too, are left out."""
+    Warstadt et al. 2020). Without a source they are generated from the corpus' held-out sentences, whose words the models
+    know; sentences that the training text has, too, are left out."""
 
     kind: Literal["minimal_pairs"]
     source: Annotated[Files | None, Added(neutral=None)] = None

@@ -201,7 +201,8 @@ def _rescaled(weights: dict[str, Tensor], architecture: EncoderDecoderArchitectu
 def t5_settings(config: dict[str, Any]) -> dict[str, Any]:
     """Add settings that old files lack: they have the start token of a target only in the generation settings. Version 1.1 is untied."""
     defaults = {"scale_decoder_outputs": config.get("tie_word_embeddings", True), "decoder_start_token_id": config.get("pad_token_id", 0)}
-    return single_forced({**defaults, **{key: value for key, value in config.items() if value is not None}, "tie_word_embeddings": True})
+    given = {key: value for key, value in config.items() if value is not None}
+    return single_forced({**defaults, **given, "tie_word_embeddings": True})
 
 
 def mt5_settings(config: dict[str, Any]) -> dict[str, Any]:

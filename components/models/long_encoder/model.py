@@ -8,7 +8,8 @@ from components.text.tokenizer import Tokenizer
 
 
 class LongEncoder(Encoder):
-    """The `encoder`, each of whose layers attends in another way. With `attention: full` it computes what the encoder does."""
+    """The `encoder`, each of whose layers attends in another way. With `attention: full` it computes what the encoder
+    does."""
 
     low_rank = ("query_key_value", "key_value")
 

@@ -1,7 +1,8 @@
-"""Inverse problems: pairs that are easy to generate in one direction and hard to solve in the other, and the check of an answer.
+"""Inverse problems: pairs that are easy to generate in one direction and hard to solve in the other, and the check of an
+answer.
 
-One more problem is one new file `<problem>.py` with `pair(rng, operators) -> (problem, solution) | None` and `solves(problem, answer) ->
-bool`, and its name in `SyntheticSource.problem`.
+One more problem is one new file `<problem>.py` with `pair(rng, operators) -> (problem, solution) | None` and
+`solves(problem, answer) -> bool`, and its name in `SyntheticSource.problem`.
 """
 
 import hashlib
@@ -38,7 +39,8 @@ def open_files(source: params.SyntheticSource) -> Iterator[SourceFile]:
 
 
 def generate_pairs(source: params.SyntheticSource) -> Iterator[tuple[str, str]]:
-    """(problem, solution), each problem once. A hash of the problem decides whether it is held out, so the two parts share none."""
+    """(problem, solution), each problem once. A hash of the problem decides whether it is held out, so the two parts
+    share none."""
     kind, rng, seen, tried = load(source.problem), np.random.default_rng(source.seed), set(), 0
     while len(seen) < source.pairs:
         if (tried := tried + 1) > TRIES:

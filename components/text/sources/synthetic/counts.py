@@ -1,7 +1,8 @@
-"""Sentences that obey counts: the words and vowels of a random sentence are counted; the counts are the problem, the sentence the solution.
+"""Sentences that obey counts: the words and vowels of a random sentence are counted; the counts are the problem, the
+sentence the solution.
 
-`words 5 a 2 e 2 i 0 o 1 u 0` is solved by `the cat chased a dog`, and by every other sentence of the grammar with these counts: a verb
-between noun phrases, of which the later ones may stand behind a preposition.
+`words 5 a 3 e 2 i 0 o 1 u 0` is solved by `the cat chased a dog`, and by every other sentence of the grammar with these
+counts: a verb between noun phrases, of which the later ones may stand behind a preposition.
 """
 
 import re
@@ -12,10 +13,12 @@ import numpy as np
 DETERMINERS, PREPOSITIONS = ["a", "the", "this", "every", "some"], ["near", "under", "behind", "without", "beside"]
 ADJECTIVES = ["big", "small", "old", "young", "red", "green", "happy", "tired", "quiet", "clever"]
 NOUNS = [
-    "cat", "dog", "bird", "horse", "girl", "boy", "woman", "man", "teacher", "farmer", "house", "tree", "river", "book", "apple", "window",
-    "garden", "song", "letter", "king",
+    "cat", "dog", "bird", "horse", "girl", "boy", "woman", "man", "teacher", "farmer", "house", "tree", "river", "book",
+    "apple", "window", "garden", "song", "letter", "king",
 ]  # fmt: skip
-VERBS = ["saw", "chased", "liked", "found", "heard", "followed", "touched", "painted", "forgot", "watched", "drew", "carried"]
+VERBS = [
+    "saw", "chased", "liked", "found", "heard", "followed", "touched", "painted", "forgot", "watched", "drew", "carried",
+]  # fmt: skip
 WORDS = {"d": DETERMINERS, "a": ADJECTIVES, "n": NOUNS, "v": VERBS, "p": PREPOSITIONS}
 CLASS = {word: kind for kind, words in WORDS.items() for word in words}
 SENTENCE = re.compile("da?nvda?n(pda?n)*")

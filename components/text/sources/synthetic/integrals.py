@@ -1,8 +1,8 @@
-"""Integrals, by the backward generation of Lample and Charton (2020, section 4.1): a random function is differentiated by sympy; the
-derivative is the problem, the function the solution.
+"""Integrals, by the backward generation of Lample and Charton (2020, section 4.1): a random function is differentiated by
+sympy; the derivative is the problem, the function the solution.
 
-Both are words in prefix notation, `mul x cos x`, with integers as a sign and digits, `int+ 1 2`. Here trees are sampled by splitting their
-number of operators at random, not uniformly over all trees.
+Both are words in prefix notation, `mul x cos x`, with integers as a sign and digits, `int+ 1 2`. Here trees are sampled
+by splitting their number of operators at random, not uniformly over all trees.
 """
 
 from functools import reduce

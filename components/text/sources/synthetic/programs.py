@@ -1,8 +1,8 @@
-"""Programs from examples, as in DeepCoder (Balog et al. 2017): a random program is run on random lists; what went in and came out is the
-problem, the program the solution.
+"""Programs from examples, as in DeepCoder (Balog et al. 2017): a random program is run on random lists; what went in and
+came out is the problem, the program the solution.
 
-`in 3 1 2 out 2 4 6 in 5 0 out 0 10` is solved by `sort double`, and by every other program that does so. Of DeepCoder's functions these are
-the ones that make a list of one list, so a program is their names in the order in which they run.
+`in 3 1 2 out 2 4 6 in 5 0 out 0 10` is solved by `sort double`, and by every other program that does so. Of DeepCoder's
+functions these are the ones that make a list of one list, so a program is their names in the order in which they run.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,8 @@ BOUND = 99
 
 
 def pair(rng: np.random.Generator, operators: int) -> tuple[str, str] | None:
-    """Examples and a program of a number of functions; None where an output is empty or has numbers that are too large."""
+    """Examples and a program of a number of functions; None where an output is empty or has numbers that are too
+    large."""
     program = rng.choice(list(FUNCTIONS), operators).tolist()
     inputs = [rng.integers(0, LARGEST + 1, rng.integers(*SIZES)).tolist() for _ in range(EXAMPLES)]
     outputs = [run(program, numbers) for numbers in inputs]

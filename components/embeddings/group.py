@@ -9,7 +9,6 @@ of a writer's text.
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import comb
 from pathlib import Path
@@ -66,7 +65,7 @@ def compare_groups(all_params: params.Params, name: str, run) -> dict:
 
 def read(groups: params.Groups) -> Documents:
     """Read and count both texts. Raises SesameError where their documents have fewer divisions than permutations are wanted."""
-    sets = [list(_documents(name, groups.max_words)) for name in (groups.first, groups.second)]
+    sets = [_documents(name, groups.max_words) for name in (groups.first, groups.second)]
     sizes = [len(documents) for documents in sets]
     if (ways := comb(sum(sizes), sizes[0]) - 1) < groups.permutations:
         raise SesameError(
@@ -95,15 +94,16 @@ def read(groups: params.Groups) -> Documents:
     return Documents((len(sets[0]), len(sets[1])), words, counts, matrix, (known // len(words), known % len(words)))
 
 
-def _documents(corpus: str, max_words: int | None) -> Iterator[list[list[str]]]:
-    """Lower-cased words of the sentences of each document, up to `max_words` in total."""
-    left = np.inf if max_words is None else max_words
-    for document in corpora.read(Path("data/corpora", corpus), "train"):
-        sentences = [WORD.findall(segment.lower()) for segment in document]
-        left -= sum(map(len, sentences))
-        if left < 0:
-            return
-        yield sentences
+def _documents(corpus: str, max_words: int | None) -> list[list[list[str]]]:
+    """Lower-cased words of the sentences of each document. Whole documents with at most `max_words` in total are drawn with a
+    fixed seed: the first ones may have something in common that has nothing to do with the set."""
+    read = corpora.read(Path("data/corpora", corpus), "train")
+    documents = [[WORD.findall(segment.lower()) for segment in document] for document in read]
+    if max_words is None:
+        return documents
+    sizes = np.array([sum(map(len, document)) for document in documents])
+    order = np.random.default_rng(0).permutation(len(documents))
+    return [documents[i] for i in sorted(order[np.cumsum(sizes[order]) <= max_words])]
 
 
 def space(documents: Documents, chosen: np.ndarray, groups: params.Groups) -> sparse.csr_matrix:

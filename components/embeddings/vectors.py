@@ -24,7 +24,7 @@ OR_NUMERAL = re.compile(f"{LETTERS}|[0-9]+")
 
 
 def sentences_of(settings: params.Vectors) -> list[list[str]]:
-    """The lower-cased words of each segment of a corpus' training split, or of a half of it; at most `max_words`."""
+    """The lower-cased words of each segment of a corpus' training split, or of a half of it; at most `max_words`, drawn."""
     word = OR_NUMERAL if settings.numerals else WORD
     sentences = taken(settings, lambda segment: word.findall(segment.lower()))
     say_unspaced(Counter(word for sentence in sentences for word in sentence))
@@ -32,14 +32,14 @@ def sentences_of(settings: params.Vectors) -> list[list[str]]:
 
 
 def taken(settings: params.Vectors | params.ContextualVectors, words_of: Callable[[str], Sentence]) -> list[Sentence]:
-    """The segments of a corpus' training split, or of a half of it, as lists of words; at most `max_words`."""
+    """The segments of a corpus' training split, or of a half of it, as lists of words; at most `max_words`, drawn."""
     folder = Path("data/corpora", settings.corpus)
     documents = [[words_of(segment) for segment in document] for document in corpora.read(folder, "train")]
     if settings.half:
         if len(documents) < 2:
             raise SesameError(f"{folder} has a single document, which cannot be halved")
         documents = halves(documents, settings.half.split)[settings.half.side == "second"]
-    return cut([sentence for document in documents for sentence in document], settings.max_words)
+    return [sentence for document in drawn(documents, settings.max_words) for sentence in document]
 
 
 def halves(documents: list[list[Sentence]], split: int) -> tuple[list, list]:
@@ -53,14 +53,26 @@ def halves(documents: list[list[Sentence]], split: int) -> tuple[list, list]:
         words[smaller] += sizes[i]
     sides = [[documents[i] for i in sorted(side)] for side in indices]
     larger = int(words[1] > words[0])
-    sides[larger] = [cut([sentence for document in sides[larger] for sentence in document], words[1 - larger])]
+    sides[larger] = drawn(sides[larger], words[1 - larger])
     return sides[0], sides[1]
 
 
-def cut(sentences: list[Sentence], words: int | None) -> list[Sentence]:
-    """The first sentences with at most so many words in total; None: all."""
+def drawn(documents: list[list[Sentence]], words: int | None) -> list[list[Sentence]]:
+    """Documents with at most so many words in total, in their order, of which the last one drawn is cut; None: all.
+
+    They are drawn with a fixed seed: the first ones of a text may all be of one year, or of one writer.
+    """
     if words is None:
-        return sentences
+        return documents
+    sizes = np.array([sum(map(len, document)) for document in documents], np.int64)
+    order = np.random.default_rng(0).permutation(len(documents))
+    room = np.empty_like(sizes)
+    room[order] = np.clip(words - (np.cumsum(sizes[order]) - sizes[order]), 0, sizes[order])
+    return [cut(document, most) for document, most in zip(documents, room.tolist(), strict=True) if most]
+
+
+def cut(sentences: list[Sentence], words: int) -> list[Sentence]:
+    """The first sentences with at most so many words in total."""
     total = np.cumsum([len(sentence) for sentence in sentences])
     return sentences[: int(np.searchsorted(total, words, side="right"))]
 

@@ -266,7 +266,7 @@ class Groups(Block):
     second: CorpusName
     """A corpus or a mix, to be compared with the first."""
     max_words: Count | None = None
-    """The number of words of either text; further documents are left out."""
+    """The number of words of either text, in whole documents drawn at random; the others are left out."""
     window: Size = 5
     """Words to each side that count as context."""
     max_vocabulary: Count = 10_000

@@ -41,7 +41,8 @@ class Trained(Block):
     half: Half | None = None
     """Only one of two disjoint halves of the text; null: all of it."""
     max_words: Count | None = None
-    """The number of words of the text; the rest is left out, so that two embeddings are of equally much text."""
+    """The number of words of the text, in documents drawn at random; the rest is left out, so that two embeddings are of
+    equally much text."""
     numerals: Annotated[bool, Added(neutral=False)] = False
     """Runs of digits are words, too: the seed of a dictionary that needs no dictionary."""
     tests: Annotated[list[Intrinsic], Added(neutral=[])] = []
@@ -154,7 +155,7 @@ class ContextualVectors(Block):
     layer: Annotated[int, Field(ge=0)] | None = None
     """0 is below all context; null: the last."""
     max_words: Count = 300_000
-    """The number of words from the start of the training text: all of them go through the model."""
+    """The number of words of the training text, in documents drawn at random: all of them go through the model."""
     min_count: Count = 5
     """Times a word must occur to get a vector."""
     max_vocabulary: Count = 20_000

@@ -263,8 +263,15 @@ def test_halves_are_disjoint_of_as_many_words_and_drawn():
     a, b = words(first), words(second)
     assert not set(a) & set(b) and len(set(a) | set(b)) > 38 and 0 <= abs(len(a) - len(b)) < 9
     assert words(vectors.halves(documents, 1)[0]) == a != words(vectors.halves(documents, 2)[0])
-    sentences = [sentence for document in documents for sentence in document]
-    assert 290 < sum(map(len, vectors.cut(sentences, 300))) <= 300 and vectors.cut(sentences, None) == sentences
+
+
+def test_a_limit_of_words_draws_documents_of_the_whole_text():
+    documents = [[[f"w{i}"] * 5] * 4 for i in range(40)]
+    some = vectors.drawn(documents, 410)
+    numbers = [int(document[0][0][1:]) for document in some]
+    assert numbers == sorted(numbers) and min(numbers) < 10 and max(numbers) >= 30
+    assert sorted(map(len, some)) == [2] + [4] * 20, "the last one drawn is cut, between sentences"
+    assert vectors.drawn(documents, None) == documents == vectors.drawn(documents, 10_000)
 
 
 def test_two_languages_end_to_end(tmp_path, monkeypatch):

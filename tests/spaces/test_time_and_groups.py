@@ -212,6 +212,18 @@ def test_groups_whose_text_has_no_blanks_between_words_are_said(tmp_path, monkey
     assert "100% of the words are of scripts without blanks between words" in capsys.readouterr().out
 
 
+def test_a_limit_of_words_draws_whole_documents_of_both_texts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    groups = corpora(different=True)
+    every = group.read(groups.model_copy(update={"permutations": 1}))
+    words = [int(every.counts[:24].sum()), int(every.counts[24:].sum())]
+    some = group.read(groups.model_copy(update={"max_words": words[0] // 2, "permutations": 1}))
+    known = every.counts[:, [every.words.index(word) for word in some.words]]  # both are in the order of frequency
+    kept = [next(i for i, counts in enumerate(known) if (counts == row).all()) for row in some.counts[: some.sizes[0]]]
+    assert kept == sorted(kept) and kept != list(range(len(kept))), "not the first ones"
+    assert words[0] // 3 < some.counts[: some.sizes[0]].sum() <= words[0] // 2
+
+
 def test_too_few_documents_are_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     groups = corpora(different=True)

@@ -24,7 +24,7 @@ from components.params.sources import FilesSource, HubModelSource, PypiSource, U
 
 ARCHITECTURES = (
     "encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder",
-    "static", "long_encoder",
+    "static", "long_encoder", "prefix_decoder",
 )  # fmt: skip
 """The families: folders of `components.models`. One more is one more folder, and its name here."""
 

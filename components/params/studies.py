@@ -174,7 +174,10 @@ class Study(Block):
     expects: list[Expectation] = []
     """Said and committed before the first run, with the seeds."""
     published: (
-        Literal["objective", "size", "inputs", "sharing", "electra", "t5_objectives", "t5_spans", "tune_or_freeze", "ulmfit", "adaptive"]
+        Literal[
+            "objective", "size", "inputs", "sharing", "electra", "t5_objectives", "t5_spans", "t5_architectures", "tune_or_freeze",
+            "ulmfit", "adaptive",
+        ]
         | None
     ) = None
     """A table of components/studies/published.yaml, printed next to ours."""

@@ -23,6 +23,7 @@ from components.models.deberta.config import DebertaArchitecture
 from components.models.decoder.config import DecoderArchitecture
 from components.models.encoder.config import EncoderArchitecture
 from components.models.encoder_decoder.config import EncoderDecoderArchitecture
+from components.models.prefix_decoder.config import PrefixDecoderArchitecture
 from components.models.recurrent.config import RecurrentArchitecture
 from components.models.recurrent_encoder_decoder.config import RecurrentEncoderDecoderArchitecture
 from components.models.xlnet.config import XLNetArchitecture
@@ -97,6 +98,7 @@ FAMILIES = {
     "deberta": DebertaArchitecture(name="deberta", **SIZES),
     "xlnet": XLNetArchitecture(name="xlnet", **SIZES),
     "encoder_decoder": EncoderDecoderArchitecture(name="encoder_decoder", **SIZES),
+    "prefix_decoder": PrefixDecoderArchitecture(name="prefix_decoder", **SIZES),
     "both_stacks": EncoderDecoderArchitecture(name="encoder_decoder", task_states="both", **SIZES),
 }
 

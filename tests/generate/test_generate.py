@@ -30,12 +30,13 @@ from tests.conftest import run_stage, text, tiny_params
 SIZES = {"num_layers": 2, "hidden_size": 32, "num_heads": 2, "intermediate_size": 64, "max_length": 48}
 POSITIONS = ("learned", "sinusoidal", "rotary", "relative", "alibi")
 FAMILIES = ("decoder", "encoder_decoder")
+OF_TRANSFORMERS = (*FAMILIES, "prefix_decoder")
 RECURRENT = {"num_layers": 2, "hidden_size": 32, "max_length": 48}
 
 
 def kept(tokens, name: str, family: str, **changes) -> writing.Writer:
     """A model in data/models with random weights, so far from a start that texts differ."""
-    sizes = SIZES if family in FAMILIES else RECURRENT
+    sizes = SIZES if family in OF_TRANSFORMERS else RECURRENT
     architecture = TypeAdapter(params.Architecture).validate_python({"name": family, **sizes, **changes})
     torch.manual_seed(0)
     model = store.build(architecture, tokens)
@@ -112,7 +113,7 @@ def test_beams_and_greedy_are_those_of_transformers(project, tokens, name, famil
     assert len({tuple(own) for own in ours}) > 1
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, "recurrent_encoder_decoder"])
+@pytest.mark.parametrize("family", [*OF_TRANSFORMERS, "recurrent_encoder_decoder"])
 def test_a_text_does_not_depend_on_its_batch(project, tokens, family):
     writer = kept(tokens, "any", family)
     sources = inputs(writer)
@@ -336,7 +337,7 @@ def test_what_can_not_be_is_one_line(translated, tokens):
     assert "data/models/none: no model there" in said("none", "a")
     assert "the beginning has 200 tokens, and the model reads 32" in said("gpt", "the " * 199)
     store.save(Path("data/models/elmo"), {}, params.check(tiny_params()).models["elmo"].architecture, tokens)
-    able = "decoder, encoder_decoder, recurrent, recurrent_encoder_decoder"
+    able = "decoder, encoder_decoder, recurrent, recurrent_encoder_decoder, prefix_decoder"
     assert f"elmo is of the family bilm, which does not generate from left to right (those that do: {able})" in said("elmo")
     raw = translated
     raw["generations"]["reversed"]["model"] = "gpt"

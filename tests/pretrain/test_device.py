@@ -57,6 +57,7 @@ PAIRS = {
         {"name": "bilm", "window": 8},
     ),
     "bart": (BOTH, {"name": "denoising", "noise": {"kind": "whole", "infilled": 0.3, "permute_sentences": True}}),
+    "prefix_lm": ({"name": "prefix_decoder", **SIZES}, {"name": "denoising"}),
     "gru": ({"name": "recurrent_encoder_decoder", **RECURRENT}, {"name": "denoising"}),
 }
 

@@ -29,6 +29,7 @@ TESTS = {
     "contexts": "tests/spaces/test_contexts.py", "time": "tests/spaces/test_time_and_groups.py",
     "encoder_decoder": "tests/models/test_encoder_decoder.py", "source_target": "tests/objectives/test_source_target.py",
     "recurrent_encoder_decoder": "tests/models/test_recurrent_encoder_decoder.py",
+    "prefix_decoder": "tests/models/test_prefix_decoder.py",
     "generate": "tests/generate/test_generate.py", "recurrent": "tests/models/test_recurrent.py",
     "sentences": "tests/objectives/test_sentences.py", "studies": "tests/studies/test_studies.py",
     "in_words": "tests/finetune/test_in_words.py", "filling": "tests/generate/test_filling.py",
@@ -51,6 +52,7 @@ def named(area: str, *names: str) -> str:
 
 
 TWO_STACKS, TWO_HUB = "components/models/encoder_decoder/model.py", "components/models/encoder_decoder/hub.py"
+PREFIX_DECODER = "components/models/prefix_decoder/model.py"
 DENOISING, SIDES = "components/objectives/denoising/batches.py", "components/objectives/examples/source_target.py"
 SEARCH, WRITING, NOVELTY = "components/generate/search.py", "components/generate/writing.py", "components/generate/novelty.py"
 CLEANING, CLM = "components/text/corpora/cleaning.py", "components/objectives/clm/objective.py"
@@ -390,6 +392,11 @@ MISTAKES = [
             "torch.cat([opening, targets[:, :-1]], 1), memory", "targets, memory", named("encoder_decoder")),
     Mistake("padding of the source is read", TWO_STACKS,
             "memory, length_mask(lengths, ids.shape[1]))[-1]", "memory, None)[-1]", named("encoder_decoder")),
+    Mistake("a prefix is read from left to right", PREFIX_DECODER, "if self.both_sides:\n            allowed", "if False:\n            allowed",
+            named("prefix_decoder")),
+    Mistake("padding of a prefix is read", PREFIX_DECODER, "allowed & real[:, None] |", "allowed |", named("prefix_decoder")),
+    Mistake("a prefix has the positions of its padding", PREFIX_DECODER, "- (source - lengths)[:, None]).clamp(min=0)\n\n    def visible",
+            ").expand(len(lengths), -1)\n\n    def visible", named("prefix_decoder")),
     Mistake("no scale for T5's queries", TWO_HUB, "** (power / 2)", "** 0", named("encoder_decoder")),
     Mistake("the halves of a gated layer exchanged", TWO_HUB,
             '(("wi_0", "wi_1"), value', '(("wi_1", "wi_0"), value', named("encoder_decoder")),

@@ -30,6 +30,7 @@ from components.finetune.task_setup import TaskSetup, reported_split
 from components.models import store
 from components.models.common.decomposable_attention import pair_head
 from components.models.common.heads import BiLSTMAttentionHead, OneLayer, mean_over_tokens, pair_features, scores
+from components.params.tasks import NO_ANSWER
 from components.stages import stage
 from components.tasks import Example, metrics
 from components.tasks.bags import bags_of_words
@@ -41,7 +42,7 @@ LINEAR = {
 }
 LINEAR["second_text"] = LINEAR["logistic_regression"]
 SUPPORTED_KINDS = {
-    "majority": {"classification", "tagging", "text"}, "logistic_regression": {"classification", "regression"},
+    "majority": {"classification", "tagging", "text", "extraction"}, "logistic_regression": {"classification", "regression"},
     "second_text": {"classification", "regression"},
     "linear_svm": {"classification", "regression"}, "averaging": {"classification", "regression"},
     "decomposable_attention": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
@@ -52,6 +53,8 @@ PAIRS_ONLY = ("second_text",)
 
 
 def supports(method: str, task: params.Task, pair: bool) -> bool:
+    if method == "majority" and task.kind == "extraction":
+        return task.unanswerable
     return task.kind in SUPPORTED_KINDS[method] and (pair or method not in PAIRS_ONLY)
 
 
@@ -90,9 +93,11 @@ class FittedBaseline(NamedTuple):
 
 
 def majority(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, list]:
-    """The most frequent label, for tagging that of each word; for a text the source itself."""
+    """The most frequent label, for tagging that of each word; for a text the source itself, and for a question that it has no answer."""
     if task.kind == "text":
         return {split: [row.text_a for row in examples] for split, examples in rows.items()}
+    if task.kind == "extraction":
+        return {split: [NO_ANSWER] * len(examples) for split, examples in rows.items()}
     if rows["train"][0].words is None:
         [(label, _)] = Counter(row.label for row in rows["train"]).most_common(1)
         return {split: [label] * len(examples) for split, examples in rows.items()}

@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss
 
 from components import params
+from components.core.errors import SesameError
 from components.finetune.data import Batch, Encoded, join
+from components.params.tasks import NO_ANSWER
 from components.tasks import Example
 from components.text.tokenizer import Tokenizer
 
@@ -174,7 +176,11 @@ class Choice(Kind):
 
 
 class Extraction(Kind):
-    """A span of text_b, given by its first and last token (Devlin et al. 2019, section 4.2)."""
+    """A span of text_b, given by its first and last token (Devlin et al. 2019, section 4.2).
+
+    If questions may have no answer, the token behind text_b stands for that, as first and last: every model has read all of the text
+    there, also from left to right (in section 4.3 of the paper it is `[CLS]`). It is predicted where it is likelier than each span.
+    """
 
     per_token, apart = True, False
     learned = ("longest_answer",)
@@ -193,13 +199,18 @@ class Extraction(Kind):
             data.texts.append([row.ids])
             data.segments.append([row.segments])
             data.cut += row.first < len(a) or row.second < len(b)
+            if self.task.unanswerable and len(row.ids) == row.start + row.second:
+                raise SesameError("unanswerable: the tokenizer puts no token behind a text, which would stand for no answer")
             data.notes.append((row.start, kept, example.text_b))
             data.targets.append(self.answer_tokens(example, kept))
             data.lost += example.label is not None and data.targets[-1] is None
         return data
 
     def answer_tokens(self, example: Example, kept: list[tuple[int, int]]) -> tuple[int, int] | None:
-        """First and last token, counted from the start of text_b, of the first answer that is not cut; None where all are cut."""
+        """First and last token, counted from the start of text_b, of the first answer that is not cut; None where all are cut. Of a
+        question without an answer it is the token behind text_b."""
+        if example.label == [NO_ANSWER]:
+            return len(kept), len(kept)
         for _, start, end in example.spans or []:
             inside = [i for i, (first, last) in enumerate(kept) if first < end and last > start]
             if inside and end <= kept[-1][1]:
@@ -210,7 +221,7 @@ class Extraction(Kind):
         self.longest_answer = max([MAX_ANSWER, *(end - start + 1 for start, end in filter(None, train.targets))])
 
     def extra_counts(self, splits: Mapping[str, Encoded]) -> dict[str, Any]:
-        """Count for each split the answers that are too long to be predicted; print where there are any."""
+        """Count for each split the answers that are too long to be predicted, and the questions without one; print where there are any."""
         too_long = {
             split: sum(end - start >= self.longest_answer for start, end in filter(None, data.targets)) for split, data in splits.items()
         }
@@ -218,7 +229,17 @@ class Extraction(Kind):
             if count:
                 print(f"{split}: {count:,} of {len(splits[split]):,} answers are longer than {self.longest_answer} tokens, the longest "
                       "that can be predicted", flush=True)  # fmt: skip
-        return {"too_long": too_long}
+        if not self.task.unanswerable:
+            return {"too_long": too_long}
+        none = {split: sum(self.no_answer(data, i) for i in range(len(data))) for split, data in splits.items()}
+        counts = (f"{none[split]:,} of {len(data):,} ({split})" for split, data in splits.items())
+        print(f"without an answer: {', '.join(counts)}", flush=True)
+        return {"too_long": too_long, "unanswerable": none}
+
+    @staticmethod
+    def no_answer(data: Encoded, i: int) -> bool:
+        """Whether a question has no answer."""
+        return data.targets[i] is not None and data.targets[i][0] == len(data.notes[i][1])
 
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
         losses = []
@@ -226,7 +247,7 @@ class Extraction(Kind):
             if data.targets[i] is not None:  # an answer that was cut has no loss
                 start, kept, _ = data.notes[i]
                 target = torch.tensor(data.targets[i], device=output.device)
-                losses.append(cross_entropy(row[start : start + len(kept)].T, target))
+                losses.append(cross_entropy(row[start : start + len(kept) + self.task.unanswerable].T, target))
         return torch.stack(losses).mean() if losses else 0.0 * output.sum()
 
     def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[str]:
@@ -237,9 +258,13 @@ class Extraction(Kind):
             pairs = scores[:, 0, None] + scores[None, :, 1]
             allowed = torch.ones_like(pairs, dtype=torch.bool).triu().tril(self.longest_answer - 1)
             if not len(kept):
-                answers.append("")
+                answers.append(NO_ANSWER)
                 continue
-            best = int(pairs.masked_fill(~allowed, -torch.inf).argmax())
+            pairs = pairs.masked_fill(~allowed, -torch.inf)
+            if self.task.unanswerable and row[start + len(kept)].sum() > pairs.max():
+                answers.append(NO_ANSWER)
+                continue
+            best = int(pairs.argmax())
             answers.append(text[kept[best // len(kept)][0] : kept[best % len(kept)][1]].strip())
         return answers
 

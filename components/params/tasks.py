@@ -148,6 +148,10 @@ class Prompt(Block):
 PROMPTED = ("text_a", "text_b", "choices")
 
 
+NO_ANSWER = ""
+"""The label of a question that its text does not answer, and its right prediction."""
+
+
 class Task(Block):
     """A fine-tuning task, declared whole: no code."""
 
@@ -174,6 +178,8 @@ class Task(Block):
     """For the methods `text_to_text` and `in_context`; without it `<name>: <text_a>`, of a pair `<name> first: ... second: ...`."""
     lowercase: Annotated[bool, Added(neutral=False)] = False
     """Text: BLEU and chrF are blind to case, as where a model's pieces have no capitals."""
+    unanswerable: Annotated[bool, Added(neutral=False)] = False
+    """Extraction: questions may have no answer in their text (SQuAD 2.0); the right prediction for these is an empty text."""
     cut: Literal["longest", "text_a"] = "longest"
     """Which words are cut from a pair that is too long: those of the longer text, or of the first only (a passage)."""
     train: TaskSplit
@@ -217,6 +223,8 @@ class Task(Block):
             raise ValueError(f'the labels of reader {self.reader} are ["false", "true"]')
         if self.kind != "regression":
             self.refuse_idle(["range"], f"it is of scores, and a {self.kind} task has none")
+        if self.kind != "extraction":
+            self.refuse_idle(["unanswerable"], f"it is of questions, and a {self.kind} task has none")
         if self.kind != "text":
             self.refuse_idle(["lowercase"], f"it is of BLEU and chrF, and a {self.kind} task has neither")
         if self.range and self.range[0] >= self.range[1]:

@@ -24,7 +24,10 @@ from components.stages.outputs import read_json
 from components.studies.folders import LAST
 
 DOCS = Path("docs")
-FILLED = ("comparisons", "default", "evaluations", "family", "findings", "recipe", "spaces", "studies", "tutorial_verdict")
+FILLED = (
+    "adaptation", "comparisons", "default", "evaluations", "family", "findings", "recipe", "spaces", "studies", "tutorial_verdict",
+    "writing",
+)  # fmt: skip
 PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in FILLED), *sorted(Path("docs").glob("lecture_*.md")))
 PICTURES = {Path("docs/images/findings.svg"): picture, Path("docs/images/learnt.svg"): learnt}
 START_NAMES = {"pretrained": "pretrained", **STARTS}

@@ -81,13 +81,16 @@ def study(name: str) -> str:
 
 
 def results(name: str) -> str:
-    """A study's variants, each minus the base, and the sentences of its page; nothing where it has not run.
+    """A study's variants, each minus the base, and the sentences of its page; nothing where it has not run, or has run with
+    other measures than those declared now.
 
-    A measure that an earlier run did not compare is left out.
+    The loss is left out where an earlier run did not compare it.
     """
     if not (REPORT / "studies" / f"{name}.csv").exists():
         return ""
     block, body, table_rows = declared().studies[name], [], rows(f"studies/{name}")
+    if any(measure not in table_rows[0] for measure in block.measures):
+        return ""
     measures = [key for key in (LOSS, *block.measures) if f"{key}_low" in table_rows[0]]
     for row in table_rows:
         cells = [row["variant"], f"{int(row['tokens']):,}", f"{float(row['flops']):.3g}"]

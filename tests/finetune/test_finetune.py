@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from components.models.recurrent.config import RecurrentArchitecture
 from components.optimizers import factor
 from components.optimizers.adamw.config import AdamW
 from components.report import tables
-from components.tasks import Example
+from components.tasks import Example, metrics
 from components.tasks import __main__ as task_stage
 from components.tasks.metrics import summary
 from components.text.tokenizer import CLS, PAD, SEP
@@ -126,6 +127,29 @@ def test_answers_are_found_again_from_their_tokens(tokens):
     assert kind.predict(output, encoded, only(encoded))[0] == "the river"
     assert kind.loss(output, encoded, only(encoded)) < 0.1
     assert torch.isfinite(kind.loss(output[1:], encoded, data.Batch([], torch.empty(0), [1], [1])))
+
+
+def test_a_question_may_have_no_answer(tokens, capsys):
+    """The token behind the text stands for that: BERT learns which of two questions the text answers, and the metrics are SQuAD 2.0's."""
+    task = other_task("extraction", metrics=["f1", "exact_match"], unanswerable=True)
+    text = "the dog sees a man"
+    two = [Example("1", "the dog", text, ["a man"], spans=[("text_b", 13, 18)]), Example("2", "the river", text, [""])]
+    rows = [replace(two[i % 2], id=str(i)) for i in range(8)]
+    kind = kinds.build(task, recipe(max_length=32))
+    encoded = kind.encode(rows, tokens)
+    (start, kept, _), behind = encoded.notes[1], encoded.targets[1]
+    assert behind == (len(kept), len(kept)) and encoded.texts[1][0][start + behind[0]] == SEP and encoded.lost == 0
+    assert kind.extra_counts({"dev": encoded})["unanswerable"] == {"dev": 4}
+    assert capsys.readouterr().out == "without an answer: 4 of 8 (dev)\n"
+    module, _, _ = build("bert", tokens, kind=kind, epochs=40, dropout=0.0)
+    fitted = loop.fit(FABRIC, module, kind, module.inputs(encoded, FABRIC), recipe(epochs=40, dropout=0.0), 1, lambda epoch, loss: None)
+    written = fitted.predict(module.inputs(encoded, FABRIC)).values
+    assert written == ["a man", ""] * 4
+    f1, exact_match = (metrics.METRICS["extraction"][metric] for metric in task.metrics)
+    assert f1(task, rows, written) == exact_match(task, rows, written) == 1
+    assert f1(task, rows, ["a man"] * 8) == f1(task, rows, [""] * 8) == 0.5
+    assert baseline.supports("majority", task, True) and not baseline.supports("majority", other_task("extraction"), True)
+    assert baseline.majority(task, {"train": rows, "dev": rows[:2]})["dev"] == ["", ""]
 
 
 def test_answers_are_as_long_as_the_longest_of_train(tokens):

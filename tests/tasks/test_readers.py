@@ -230,8 +230,13 @@ def test_squad_keeps_the_places_of_its_answers(read, hub):
         read("squad", squad(("Ann", 2)))
     with pytest.raises(SesameError, match="f: question q1: the answer 'Bob' is not at character 90 of its context"):
         read("squad", squad(("Bob", 90)))
-    with pytest.raises(SesameError, match="f: question q1: no answer"):
+    with pytest.raises(SesameError, match="f: question q1: no answer; with `unanswerable: true` the task has questions without one"):
         read("squad", squad())
+    source = params.FilesSource(kind="files", paths=["f"])
+    Path("f").write_text(squad())
+    unanswerable = task("squad").model_copy(update={"unanswerable": True})
+    [(_, _, unanswered)] = readers.load("squad")(unanswerable, source, "train", True)
+    assert unanswered.label == [""] and unanswered.spans is None
     with pytest.raises(SesameError, match="f: not valid JSON"):
         read("squad", '{"data": [')
     with pytest.raises(SesameError, match=r"f: no column 'data' \(there are: rows\)"):

@@ -1,9 +1,10 @@
-"""SQuAD 1.1 (Rajpurkar et al. 2016): the span of the context that answers the question."""
+"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018): the span of the context that answers the question, if any does."""
 
 from collections.abc import Iterator
 
 from components import params
 from components.core.errors import SesameError
+from components.params.tasks import NO_ANSWER
 from components.tasks import Example
 from components.tasks.readers.fields import Examples
 from components.text import sources
@@ -12,9 +13,11 @@ from components.text.sources.tables import text, value
 
 
 def read(task: params.Task, source: params.Source, split: str, labelled: bool) -> Examples:
-    """Yield the question as text_a, the context as text_b and group, and the spans of the answers.
+    """Yield the question as text_a, the context as text_b and group, and the spans of the answers; a question without an answer
+    has the label "" and no spans.
 
-    Raise SesameError with the place of an answer that is not at its position, or of a question without an answer.
+    Raise SesameError with the place of an answer that is not at its position, or of a question without an answer in a task
+    that has none of these.
     """
     for place, row, context, answers in _questions(source):
         number = text(place, row, "id")
@@ -24,9 +27,9 @@ def read(task: params.Task, source: params.Source, split: str, labelled: bool) -
             if context[first : first + len(answer)] != answer or not answer or first < 0:
                 raise SesameError(f"{place}: the answer {answer!r} is not at character {first} of its context")
             spans["text_b", first, first + len(answer)] = answer
-        if labelled and not spans:
-            raise SesameError(f"{place}: no answer")
-        label = list(dict.fromkeys(spans.values())) if labelled else None
+        if labelled and not spans and not task.unanswerable:
+            raise SesameError(f"{place}: no answer; with `unanswerable: true` the task has questions without one, as SQuAD 2.0 has")
+        label = (list(dict.fromkeys(spans.values())) or [NO_ANSWER]) if labelled else None
         yield place, context, Example(number, text(place, row, "question").strip(), context, label, spans=list(spans) or None)
 
 

@@ -20,7 +20,7 @@ from components.core import storage
 from components.core.errors import SesameError
 from components.embeddings import space
 from components.models import store
-from components.stages import cost
+from components.stages import cost, local_files
 from components.stages.cost import energy_kwh
 from components.text import corpora, encode, tokenizer
 from tests.conftest import run_stage, tiny_params, write_raw
@@ -50,6 +50,40 @@ def test_energy_matches_the_papers_formula():
     """Strubell et al. 2019: BERT-base, 12041.51 W for 79 h at PUE 1.58 is 1503 kWh by their formula (their table: 1507)."""
     energy = params.Energy(watts_per_core=0.000001, watts_per_gib=0.000001, watts_per_gpu=12041.51)
     assert energy_kwh(energy, 79 * 3600, 0, 0, 1) == pytest.approx(1503, abs=0.5)
+
+
+def test_a_stage_knows_which_local_files_it_has_read(project):
+    """Files edited, gone, or new with an old date; not those that were only copied to another clone."""
+    raw = tiny_params()
+    Path("my").mkdir()
+    for i in range(3):
+        Path(f"my/{i}.txt").write_text(f"text number {i}")
+    raw["corpora"]["base"]["parts"][0]["source"]["paths"] = ["my/*.txt"]
+    checked = params.check(raw)
+
+    def others() -> bool:
+        return local_files.changed(checked, "corpus", "base", read)
+
+    read = local_files.of_stage(checked, "corpus", "base")
+    assert read["files"] == 3 and not others() and local_files.of_stage(checked, "pretrain", "bert") is None
+    os.utime("my/0.txt", (0, 0))
+    assert not others(), "another date alone is no other text"
+    Path("my/1.txt").write_text("text number 9")
+    os.utime("my/1.txt", (0, 0))
+    assert others()
+    read = local_files.of_stage(checked, "corpus", "base")
+    Path("my/2.txt").rename("gone.txt")
+    assert others()
+    Path("gone.txt").rename("my/2.txt")
+    assert not others()
+    Path("my/3.txt").write_text("more")
+    os.utime("my/3.txt", (0, 0))
+    assert others()
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    done = run_stage("components.tasks", "same")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(Path("data/metrics/task/same.json").read_text())["local_files"]["files"] == 1
 
 
 def test_the_memory_of_a_child_is_that_of_the_stage():

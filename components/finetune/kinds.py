@@ -221,7 +221,7 @@ class Extraction(Kind):
         self.longest_answer = max([MAX_ANSWER, *(end - start + 1 for start, end in filter(None, train.targets))])
 
     def extra_counts(self, splits: Mapping[str, Encoded]) -> dict[str, Any]:
-        """Count for each split the answers that are too long to be predicted, and the questions without one; print where there are any."""
+        """Count for each split the answers that are too long to be predicted; print where there are any."""
         too_long = {
             split: sum(end - start >= self.longest_answer for start, end in filter(None, data.targets)) for split, data in splits.items()
         }
@@ -229,17 +229,7 @@ class Extraction(Kind):
             if count:
                 print(f"{split}: {count:,} of {len(splits[split]):,} answers are longer than {self.longest_answer} tokens, the longest "
                       "that can be predicted", flush=True)  # fmt: skip
-        if not self.task.unanswerable:
-            return {"too_long": too_long}
-        none = {split: sum(self.no_answer(data, i) for i in range(len(data))) for split, data in splits.items()}
-        counts = (f"{none[split]:,} of {len(data):,} ({split})" for split, data in splits.items())
-        print(f"without an answer: {', '.join(counts)}", flush=True)
-        return {"too_long": too_long, "unanswerable": none}
-
-    @staticmethod
-    def no_answer(data: Encoded, i: int) -> bool:
-        """Whether a question has no answer."""
-        return data.targets[i] is not None and data.targets[i][0] == len(data.notes[i][1])
+        return {"too_long": too_long}
 
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
         losses = []

@@ -16,7 +16,7 @@ from components import params as params_file
 from components.core import processes, storage, tracking
 from components.core.errors import OUT_OF_MEMORY, SesameError, one_line
 from components.params import Params
-from components.stages import cost, registry, resolve
+from components.stages import cost, local_files, registry, resolve
 from components.stages.outputs import read_json
 
 Body = Callable[[Params, str, tracking.Run], dict[str, Any]]
@@ -61,6 +61,7 @@ def main(
             tracking.start(label, tags, logged, enabled=enabled, run_id=resumes(params, name)) as run,
         ):
             run.inputs()
+            read = local_files.of_stage(params, stage, name) if processes.rank_zero() else None
             metrics = body(params, name, run)
             if _resolved(stage, name) != watched:
                 raise SesameError(
@@ -71,7 +72,7 @@ def main(
             if processes.rank_zero():
                 of_studies = name in params.of_studies(section)
                 path = metrics_file(params, name) if metrics_file else storage.metrics_path(stage, name, of_studies)
-                _record(params, stage, name, run, metrics, path)
+                _record(params, stage, name, run, metrics, path, read)
     except SesameError as error:
         print(f"{label}: {error}", file=sys.stderr, flush=True)
         _announce(error)
@@ -125,11 +126,14 @@ def _forget_slurm() -> None:
             del os.environ[key]
 
 
-def _record(params: Params, stage: str, name: str, run: tracking.Run, metrics: dict[str, Any], path: Path) -> None:
-    """Write the metrics of a stage to `path` and to MLflow, and its model to MLflow."""
+def _record(
+    params: Params, stage: str, name: str, run: tracking.Run, metrics: dict[str, Any], path: Path, read: dict | None
+) -> None:  # fmt: skip
+    """Write the metrics of a stage to `path` and to MLflow, and its model to MLflow. `read` is what it read of local files."""
     # with the settings that made them: a later estimate compares these with its own
     entry = registry.entry(params, stage, name)
-    storage.write_json(path, metrics | {"settings": entry.settings if entry else {}})
+    about = {"settings": entry.settings if entry else {}} | ({"local_files": read} if read else {})
+    storage.write_json(path, metrics | about)
     run.log({"seconds": metrics["cost"]["seconds"]} | metrics)  # `seconds` is a metric of every run
     run.artifact(path)
     if registry.makes_model(stage):

@@ -16,7 +16,7 @@ from components.core import storage
 from components.core.errors import SesameError, one_line
 from components.core.tracking import Run
 from components.core.words import WORD
-from components.params.tasks import GROUPED
+from components.params.tasks import GROUPED, NO_ANSWER
 from components.stages import stage
 from components.tasks import Example, readers
 from components.tasks.readers.fields import Examples, unknown_label
@@ -156,7 +156,9 @@ def prepare(all_params: params.Params, name: str, run: Run) -> dict:
         if counts["other_order"]:
             print(f"{split}: {counts['other_order']:,} of {len(splits[split]):,} pairs are in train in the other order")
     sizes = {split: len(examples) for split, examples in splits.items()}
-    print(", ".join(f"{split} {size:,}" for split, size in sizes.items()) + dropped_text(dropped))
+    none = {split: unanswerable(task, examples) for split, examples in splits.items()}
+    shown = (f"{split} {size:,}" + f" ({none[split]:,} without an answer)" * (none[split] > 0) for split, size in sizes.items())
+    print(", ".join(shown) + dropped_text(dropped))
     texts = (text for examples in splits.values() for example in examples for text in (example.text_a, example.text_b or ""))
     return {"examples": sizes, "words": sum(len(text.split()) for text in texts), "dropped": sum(dropped.values())}
 
@@ -172,7 +174,7 @@ def read_splits(task: params.Task, seed: int, dropped: Counter) -> dict[str, lis
     for split, declared in task.splits.items():
         places: dict[str, str] = {}
         for place, group, example in examples(task, split, dropped) if declared.source else ():
-            if split == "train" and empty(example):  # other splits are evaluated completely, as they were published
+            if split == "train" and empty(task, example):  # other splits are evaluated completely, as they were published
                 dropped["train: empty text"] += 1
                 continue
             if example.id in places:
@@ -240,9 +242,14 @@ def write(
     storage.write_json(folder / "card.json", card)
 
 
-def empty(example: Example) -> bool:
-    """Return whether one of its texts, or its target text, is empty."""
-    return "" in (example.text_a, example.text_b) or example.label == [""]
+def empty(task: params.Task, example: Example) -> bool:
+    """Return whether one of its texts, or its target text, is empty. A question that may have no answer has no target text."""
+    return "" in (example.text_a, example.text_b) or (example.label == [""] and not task.unanswerable)
+
+
+def unanswerable(task: params.Task, examples: list[Example]) -> int:
+    """Return the number of questions without an answer."""
+    return sum(example.label == [NO_ANSWER] for example in examples) if task.unanswerable else 0
 
 
 def dropped_text(dropped: Counter) -> str:
@@ -252,7 +259,9 @@ def dropped_text(dropped: Counter) -> str:
 
 def describe(task: params.Task, examples: list[Example]) -> dict:
     """Return the number of rows, of those with an empty text, and the share of each label or the range of the scores."""
-    facts: dict = {"rows": len(examples)} | ({"empty": count} if (count := sum(map(empty, examples))) else {})
+    facts: dict = {"rows": len(examples)}
+    if count := sum(empty(task, example) for example in examples):
+        facts["empty"] = count
     labels = [example.label for example in examples if example.label is not None]
     if not labels:
         return facts | {"labelled": False}
@@ -261,7 +270,8 @@ def describe(task: params.Task, examples: list[Example]) -> dict:
     if task.kind == "choice":
         return facts | {"choices_mean": sum(len(example.choices) for example in examples) / len(examples)}
     if task.kind == "extraction":
-        return facts | {"answers_mean": sum(map(len, labels)) / len(examples)}
+        none = unanswerable(task, examples)
+        return facts | {"answers_mean": (sum(map(len, labels)) - none) / len(examples)} | ({"unanswerable": none} if none else {})
     if task.kind == "text":
         return facts | {"words_mean": sum(len(answers[0].split()) for answers in labels) / len(labels)}
     if task.kind == "tagging":

@@ -1,14 +1,12 @@
 """Stages whose source can change while params.yaml stays the same: DVC can't see that, so a re-check runs them again."""
 
-from collections.abc import Collection, Iterator
-from pathlib import Path
-
-from pydantic import BaseModel
+from collections.abc import Collection
 
 from components.core.storage import metrics_path
 from components.params import BucketSource, FilesSource, HubSource, Params
-from components.stages import registry
-from components.text.sources.files import matches
+from components.stages import local_files, registry
+from components.stages.local_files import parts
+from components.stages.outputs import read_json
 
 
 def unfixed(params: Params) -> set[str]:
@@ -28,31 +26,17 @@ def _unfixed(value: object) -> bool:
 
 
 def edited(params: Params, stages: Collection[str]) -> list[str]:
-    """A line for each of these stages that has read a local file which was written since."""
+    """A line for each of these stages whose local files are others than it read."""
     said = []
     for stage in (each for each in registry.stages().values() if each.fetches):
-        for name, block in getattr(params, stage.section).items():
-            read = metrics_path(stage.name, name)
-            if f"{stage.name}@{name}" not in stages or not read.exists():
+        for name in getattr(params, stage.section):
+            metrics = metrics_path(stage.name, name)
+            if f"{stage.name}@{name}" not in stages or not metrics.exists():
                 continue
-            newer = [path for path in _local(block) if Path(path).stat().st_mtime > read.stat().st_mtime]
-            if newer:
-                files = f"{newer[0]} was" if len(newer) == 1 else f"{len(newer)} files, as {newer[0]}, were"
-                said.append(f"{files} written after {stage.name}@{name} had read it: `sesame run --recheck` reads it again")
+            read = read_json(metrics).get("local_files")
+            if read and local_files.changed(params, stage.name, name, read):
+                said.append(
+                    f"{stage.name}@{name} has read other files than there are now (edited, added or gone): "
+                    "`sesame run --recheck` reads them again"
+                )
     return said
-
-
-def _local(value: object) -> Iterator[str]:
-    """The local files that a block of params names."""
-    if isinstance(value, FilesSource):
-        yield from (path for pattern in value.paths for path in matches(pattern) if Path(path).is_file())
-    else:
-        for part in parts(value):
-            yield from _local(part)
-
-
-def parts(value: object) -> Collection[object]:
-    """What a block, a dictionary or a list of params is made of; of anything else nothing."""
-    if isinstance(value, BaseModel):
-        return [part for _, part in value]  # `dict(value)` calls a block's field that is named `keys`
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from components import params
 from components.core import storage
 from components.core.errors import SesameError
-from components.stages import registry
+from components.stages import local_files, registry
 from components.text.sources import download
 from pipelines import terminal
 from pipelines.execution import graph, repository, slots, sources
@@ -151,7 +151,7 @@ def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:
         elif isinstance(value, params.HubSource | params.HubModelSource):
             to_fetch.add(value.model_dump_json())
         else:
-            for part in sources.parts(value):
+            for part in local_files.parts(value):
                 look(part)
 
     for kind, _, name in (name.partition("@") for name in names):

@@ -77,6 +77,11 @@ def test_from_points_to_the_page(lab):
     assert rows["early at 0.5"]["mflops"] < rows["early at 1"]["mflops"]
     assert rows["coarser"]["mib"] < rows["coarse"]["mib"] < rows["whole"]["mib"]
     assert rows["thin"]["mib"] < rows["whole"]["mib"] and rows["thin"]["mflops"] < rows["whole"]["mflops"]
+    # other work, which comes and goes, is in the rounds of all: all shares are those within a round
+    table = pd.read_csv("data/report/efficiency.csv").set_index("point")
+    for name, row in table.iterrows():
+        for key, ratio in (("ms", "ms_ratio"), ("kwh_per_1000", "ms_ratio"), ("ms_together", "ms_together_ratio")):
+            assert row[key] / table[key]["whole"] == pytest.approx(row[ratio], rel=1e-3), (name, key)
     assert rows["probe"]["mflops"] > 0.5 * rows["whole"]["mflops"], "what frozen features cost counts"
     assert "of 8 points" in told["reading"] and "whole" in Path("data/report/efficiency.html").read_text()
 

@@ -1,6 +1,7 @@
 """What all has cost so far: results, the ledger's runs that failed or were stopped, tables of studies, counters of energy."""
 
 import csv
+import json
 import shutil
 import subprocess
 import time
@@ -12,6 +13,8 @@ import pytest
 from components import params
 from components.comparison import price
 from components.core import storage, tracking
+from components.core.errors import SesameError
+from components.stages import registry
 from components.stages.cost import energy_kwh
 from pipelines.execution import ledger
 from pipelines.money import energy, price_tags, usage
@@ -313,3 +316,17 @@ def test_a_forecast_is_of_one_pre_training_where_a_stage_has_several(monkeypatch
         price_tags._forecast(checked, "bert", None, 10)
         said.append(capsys.readouterr().out.split(", costs")[1].split(" by the curve")[0])
     assert said[0] == said[1] and "at the measured 10.0 tokens per second" in said[0], said
+
+
+def test_a_run_of_another_model_of_the_same_name_is_no_price_of_this_one(empty, capsys):
+    """The last report has figures of all models that were there; one may have other settings by now."""
+    raw = tiny_params()
+    before = params.check(raw)
+    settings = json.loads(json.dumps(registry.entry(before, "pretrain", "bert").settings))
+    ran(empty, raw, "pretrain@bert", COST, tokens=1000, settings=settings)
+    assert set(price_tags._prices(before)) == {"pretrain@bert"}
+    raw["models"]["bert"]["batch_size"] = 16
+    changed = params.check(raw)
+    assert not price_tags._prices(changed)
+    with pytest.raises(SesameError, match="bert was not pre-trained here yet, so its speed is not known"):
+        price_tags._forecast(changed, "bert", 5000, None)

@@ -6,9 +6,11 @@ from pathlib import Path
 import datasets
 import pytest
 
-from components import params
+from components import params, tasks
 from components.core.errors import SesameError
+from components.core.tracking import Run
 from components.tasks import Example, readers
+from components.tasks import __main__ as task_stage
 from tests.conftest import tiny_params
 
 TRUTH = ["false", "true"]
@@ -212,6 +214,25 @@ def squad(*answers: tuple[str, int]) -> str:
     return json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": " Ann and Ann, or Bob", "qas": [asked]}]}]})
 
 
+def test_squad_2_has_questions_without_an_answer(tmp_path, monkeypatch, capsys):
+    """They stay in train, where an example without a text is left out, and are counted."""
+    monkeypatch.chdir(tmp_path)
+    published = json.loads(squad(("Ann", 1)))
+    [paragraph] = published["data"][0]["paragraphs"]
+    paragraph["qas"].append({"id": "q2", "question": "When?", "answers": [], "is_impossible": True})
+    Path("f").write_text(json.dumps(published))
+    raw = tiny_params()
+    block = {"kind": "extraction", "reader": "squad", "unanswerable": True, "metrics": ["f1"], "licence": "none"}
+    splits = {split: {"source": {"kind": "files", "paths": ["f"]}} for split in ("train", "dev")}
+    raw["tasks"]["asked"] = block | splits
+    task_stage.prepare(params.check(raw), "asked", Run(None))
+    assert "train 2 (1 without an answer), dev 2 (1 without an answer)\n" in capsys.readouterr().out
+    assert [(example.label, example.spans) for example in tasks.read("data/tasks/asked", "train")] == [
+        (["Ann"], [("text_b", 1, 4)]), ([""], None),
+    ]  # fmt: skip
+    assert json.loads(Path("data/tasks/asked/card.json").read_text())["dev"]["unanswerable"] == 1
+
+
 def test_squad_keeps_the_places_of_its_answers(read, hub):
     spans = [("text_b", 1, 4), ("text_b", 9, 12), ("text_b", 17, 20)]
     expected = Example("q1", "Who?", " Ann and Ann, or Bob", ["Ann", "Bob"], spans=spans)
@@ -232,11 +253,6 @@ def test_squad_keeps_the_places_of_its_answers(read, hub):
         read("squad", squad(("Bob", 90)))
     with pytest.raises(SesameError, match="f: question q1: no answer; with `unanswerable: true` the task has questions without one"):
         read("squad", squad())
-    source = params.FilesSource(kind="files", paths=["f"])
-    Path("f").write_text(squad())
-    unanswerable = task("squad").model_copy(update={"unanswerable": True})
-    [(_, _, unanswered)] = readers.load("squad")(unanswerable, source, "train", True)
-    assert unanswered.label == [""] and unanswered.spans is None
     with pytest.raises(SesameError, match="f: not valid JSON"):
         read("squad", '{"data": [')
     with pytest.raises(SesameError, match=r"f: no column 'data' \(there are: rows\)"):

@@ -65,7 +65,8 @@ def table(all_params: params.Params, task: str, read: dict[str, dict]) -> pd.Dat
     rows = []
     for point, measured in read.items():
         for name, scored in measured["scores"].items():
-            rows.append(row(name, point, measured, scored, built[point], times[name], energy) | differences.get(name, {}))
+            taken = (times[name], times[label(block.base, None)])
+            rows.append(row(name, point, measured, scored, built[point], *taken, energy) | differences.get(name, {}))
     frame = pd.DataFrame(rows).astype({"score": float, "std": float})  # None becomes NaN
     for cost in COSTS:
         frame[f"on_front_{cost}"] = front(frame[cost], frame["score"])
@@ -73,12 +74,18 @@ def table(all_params: params.Params, task: str, read: dict[str, dict]) -> pd.Dat
 
 
 def row(
-    name: str, point: str, measured: dict, scored: dict, built: BuiltPoint, times: measure.Times, energy: params.Energy,
+    name: str, point: str, measured: dict, scored: dict, built: BuiltPoint, times: measure.Times, base: measure.Times,
+    energy: params.Energy,
 ) -> dict:  # fmt: skip
-    """The table's row of a point at a threshold."""
+    """The table's row of a point at a threshold.
+
+    Its times and its energy are the base's times the ratio to it, which is taken within each round: other work on the machine, which
+    comes and goes between the points of a round, must not put one before the other.
+    """
     score, calibration = scored[measured["split"]][measured["metric"]], scored["calibration"][measured["split"]]
-    milliseconds = 1e3 * times.alone
-    together = 1e3 * float(np.median(times.together))
+    alone = float(np.median(base.alone)) * times.ratio_alone
+    milliseconds = 1e3 * times.alone * alone / float(np.median(times.alone))
+    together = 1e3 * float(np.median(base.together)) * times.ratio_together
     return {
         "point": name, "series": point, "dev": scored["dev"][measured["metric"]]["mean"],
         "score": score["mean"], "std": score["std"], "n": score["n"],
@@ -86,7 +93,7 @@ def row(
         "ms": float(np.median(milliseconds)), "ms_p95": float(np.quantile(milliseconds, 0.95)),
         "ms_ratio": times.ratio_alone, "ms_together": together, "ms_together_ratio": times.ratio_together,
         "per_second": 1e3 / together, "mflops": built.flops[name] / 1e6, "mib": built.bytes / 2**20, "parameters": built.parameters,
-        "kwh_per_1000": energy.pue * energy.watts_per_core * float(times.alone.mean()) / 3600,
+        "kwh_per_1000": energy.pue * energy.watts_per_core * float(base.alone.mean()) * times.ratio_alone / 3600,
         "expected_calibration_error": calibration["expected_calibration_error"]["mean"], "brier_score": calibration["brier_score"]["mean"],
         "expected_calibration_error_before": calibration["expected_calibration_error_before"]["mean"],
         "exits": " / ".join(f"{sum(seeds) / len(seeds):.0%}" for seeds in zip(*scored["exits"], strict=True)),

@@ -1,0 +1,67 @@
+"""What a stage has read of the user's own files. DVC does not see them: `params.yaml` names them, by globs, and outside the checkout."""
+
+import hashlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from components.params import FilesSource, Params
+from components.stages import registry
+from components.text.sources.files import matches
+
+ENDS = 2**20
+"""Bytes of either end of a file that are compared: a file of 100 GB must not be read whole each time to see that it is the same."""
+
+
+def of_stage(params: Params, stage: str, name: str) -> dict[str, Any] | None:
+    """The number of local files that a stage reads, a digest of their names, sizes and dates, and one of their names, sizes and
+    ends, which stays the same in another clone; None for a stage without local files."""
+    declared = registry.stages().get(stage)
+    paths = sorted(set(_named(getattr(params, declared.section)[name]))) if declared and declared.fetches else []
+    if not paths:
+        return None
+    return {"files": len(paths), "dates": _digest(paths, _date), "contents": _digest(paths, _ends)}
+
+
+def changed(params: Params, stage: str, name: str, read: dict[str, Any]) -> bool:
+    """Whether the local files of a stage are others than it read: edited, added or gone."""
+    paths = sorted(set(_named(getattr(params, registry.stages()[stage].section)[name])))
+    if (len(paths), _digest(paths, _date)) == (read["files"], read["dates"]):
+        return False
+    return _digest(paths, _ends) != read["contents"]
+
+
+def _named(value: object) -> Iterator[str]:
+    """The local files that a block of params names."""
+    if isinstance(value, FilesSource):
+        yield from (path for pattern in value.paths for path in matches(pattern) if Path(path).is_file())
+    else:
+        for part in parts(value):
+            yield from _named(part)
+
+
+def parts(value: object) -> Collection[object]:
+    """What a block, a dictionary or a list of params is made of; of anything else nothing."""
+    if isinstance(value, BaseModel):
+        return [part for _, part in value]  # `dict(value)` calls a block's field that is named `keys`
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _digest(paths: list[str], what) -> str:
+    return hashlib.sha256(repr([(path, *what(path)) for path in paths]).encode()).hexdigest()[:16]
+
+
+def _date(path: str) -> tuple[int, int]:
+    file = Path(path).stat()
+    return file.st_size, file.st_mtime_ns
+
+
+def _ends(path: str) -> tuple[int, str]:
+    size = Path(path).stat().st_size
+    with open(path, "rb") as file:
+        digest = hashlib.sha256(file.read(ENDS))
+        file.seek(max(ENDS, size - ENDS))
+        digest.update(file.read(ENDS))
+    return size, digest.hexdigest()

@@ -22,7 +22,7 @@ def plan(
 ) -> None:
     """List the stages of a run in order, with estimated time and memory. Fails if a stage can't fit."""
     from pipelines import studies, terminal
-    from pipelines.execution import graph, repository
+    from pipelines.execution import graph, repository, sources
     from pipelines.money import cards as gpus
     from pipelines.money import forecast
 
@@ -39,6 +39,8 @@ def plan(
         rows.append([stage.name, states[stage.name], *takes, stage.meta.resource or "", needs])
     terminal.table(["stage", "state", "time", "memory", "resource", "needs"], rows)
     terminal.say(outlook.summary(), "bold")
+    for line in sources.edited(all_params, [name for name, state in states.items() if state == "unchanged"]):
+        terminal.say(line, "yellow")
     for target in stages or []:
         if target.startswith("study@"):
             terminal.say(studies.power(target.removeprefix("study@")))

@@ -1,7 +1,8 @@
 """All stages. A new one is a folder with a `stages.py`, a line here, and a block of dvc.yaml."""
 
+import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 
@@ -41,6 +42,12 @@ def entry(p: Params, stage: str, name: str) -> Entry | None:
     """That of one stage; None where params declare no such stage."""
     group = stage.removesuffix("_inputs")
     return next((each for each in entries(p, group) if (each.stage, each.name) == (stage, name)), None) if group in stages() else None
+
+
+def is_of(metrics: Mapping, settings: Mapping | None) -> bool:
+    """Whether the metrics of a stage are of a run with these settings, those declared now: the last report may have another model's of the
+    same name. Metrics without settings are of an older version."""
+    return "settings" not in metrics or json.dumps(metrics["settings"], sort_keys=True) == json.dumps(settings, sort_keys=True)
 
 
 def makes_model(stage: str) -> bool:

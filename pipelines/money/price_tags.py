@@ -1,7 +1,6 @@
 """`sesame price`: the cost of a model, a study or the whole project, and the predicted cost and loss of more tokens."""
 
 import csv
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -167,13 +166,8 @@ def _prices(all_params: params.Params) -> dict[str, Price]:
     return {
         name: price.run_price(all_params, name.partition("@")[0], metrics["cost"])
         for name, metrics in estimates.lasting(graph.lock_entries()).items()
-        if "settings" not in metrics or same_settings(metrics["settings"], declared.get(name))
+        if registry.is_of(metrics, declared.get(name))
     }
-
-
-def same_settings(recorded: Mapping, declared: Mapping | None) -> bool:
-    """Whether settings that were written as JSON are those declared; a stage that is not declared has none."""
-    return declared is not None and json.dumps(recorded, sort_keys=True) == json.dumps(declared, sort_keys=True)
 
 
 def _last_stages(all_params: params.Params, name: str) -> list[str]:
@@ -262,7 +256,7 @@ def _forecast(all_params: params.Params, name: str, tokens: float | None, times:
     """Print the predicted cost of a pre-training on more tokens, at the measured rate, and its loss by a study's
     curve."""
     metrics, entry = last_metrics("pretrain", name, name in all_params.of_studies("models")), registry.entry(all_params, "pretrain", name)
-    if not metrics.get("tokens") or not entry or not same_settings(metrics.get("settings", entry.settings), entry.settings):
+    if not metrics.get("tokens") or not entry or not registry.is_of(metrics, entry.settings):
         raise SesameError(
             f"{name} was not pre-trained here yet, so its speed is not known: `sesame run pretrain@{name}` first"
         )

@@ -16,6 +16,7 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 
 from components import params
+from components.core.config import blocks_of
 from components.core.errors import SesameError
 from components.core.tracking import flatten
 from components.finetune.stages import spread
@@ -75,9 +76,29 @@ class Side:
         read = [one.get("md5") for one in inputs if one["path"].startswith("data/encoded/")]
         return (read, settings["objective"], settings["architecture"]["max_length"]) if settings and read else None
 
+    def bits_of(self, model: str) -> tuple | None:
+        """What the bits per byte of a pre-training are asked of. From left to right they compare across tokenizers: text, whether capitals
+        are in it, and the way of reading. Of other models they are those of their targets, and compare as losses do; None where it is not
+        known."""
+        settings = self.metrics.get(("pretrain", model), {}).get("settings")
+        reads = settings and reads_of(settings["architecture"]["name"])
+        if reads not in ("left_to_right", "recurrent"):
+            return self.losses_of(model)
+        inputs = self.locked.get(f"encode@{settings['encoding']}", {}).get("deps", ())
+        text = [one.get("md5") for one in inputs if one["path"].startswith("data/corpora/")]
+        tokenizer = next((one["path"].split("/")[2] for one in inputs if one["path"].startswith("data/tokenizers/")), None)
+        lowercase = self.metrics.get(("tokenizer", tokenizer), {}).get("settings", {}).get("lowercase")
+        return (text, lowercase, reads) if text else None
+
     def cost(self, key: str) -> float:
         """Of all stages together: seconds, tokens, flops or kwh."""
         return sum(figures["cost"][key] for figures in self.metrics.values() if "cost" in figures)
+
+
+def reads_of(architecture: str) -> str | None:
+    """How the models of a family read; None for a family of another version."""
+    blocks = blocks_of(params.Architecture)
+    return next((block.reads for block in blocks if block.model_fields["name"].annotation.__args__[0] == architecture), None)
 
 
 def _key(about: dict, split: str, metric: str) -> Key:
@@ -102,7 +123,11 @@ def read(name: str) -> Side:
             "report` to write it again"
         ) from None
     try:
-        declared = registry.reported(params.check(raw[params.FILE], f"{params.FILE} of {name}", params.joined(raw)))
+        checked = params.check(raw[params.FILE], f"{params.FILE} of {name}", params.joined(raw))
+        declared = registry.reported(checked)
+        if name == WORKSPACE:  # params may have been edited since the last report
+            settings = {f"{entry.stage}@{entry.name}": entry.settings for entry in registry.entries(checked)}
+            kept = {stage: measured for stage, measured in kept.items() if registry.is_of(measured, settings.get(stage))}
     except SesameError:
         terminal.say(
             f"params.yaml of {name} is not valid in this version; all stages with figures there are compared", "yellow"
@@ -222,16 +247,19 @@ def _scores(a: Side, b: Side) -> None:
 
 
 def _pretraining(a: Side, b: Side) -> None:
-    rows, unlike = [], []
+    rows, unlike, unlike_bits = [], [], []
     for key in dict.fromkeys((*a.metrics, *b.metrics)):
         if key[0] != "pretrain":
             continue
         ours, theirs = a.metrics.get(key, {}), b.metrics.get(key, {})
-        comparable = None in (targets := (a.losses_of(key[1]), b.losses_of(key[1]))) or targets[0] == targets[1]
-        unlike += [] if comparable else [key[1]]
-        for figure in (*LOSSES, "bits_per_byte", "tokens"):
+        same_losses = None in (targets := (a.losses_of(key[1]), b.losses_of(key[1]))) or targets[0] == targets[1]
+        same_bits = None in (targets := (a.bits_of(key[1]), b.bits_of(key[1]))) or targets[0] == targets[1]
+        unlike += [] if same_losses else [key[1]]
+        unlike_bits += [] if same_bits else [key[1]]
+        comparable = {**dict.fromkeys(LOSSES, same_losses), "bits_per_byte": same_bits, "tokens": True}
+        for figure, compares in comparable.items():
             if ours.get(figure) != theirs.get(figure):
-                both = figure in ours and figure in theirs and (comparable or figure not in LOSSES)
+                both = figure in ours and figure in theirs and compares
                 difference = f"{ours[figure] - theirs[figure]:+.4g}" if both else ""
                 rows.append([key[1], figure.replace("_", " "), *(_figure(side.get(figure)) for side in (ours, theirs)), difference])
     if rows:
@@ -240,7 +268,12 @@ def _pretraining(a: Side, b: Side) -> None:
     if unlike:
         terminal.say(
             f"losses and perplexities of {', '.join(unlike)} don't compare: the two sides have another text, tokenizer, "
-            "objective or length of rows. Bits per byte compare across tokenizers"
+            "objective or length of rows"
+        )
+    if unlike_bits:
+        terminal.say(
+            f"bits per byte of {', '.join(unlike_bits)} don't compare: the two sides have another text, letter case or way of reading. "
+            "They compare across tokenizers, from left to right"
         )
 
 

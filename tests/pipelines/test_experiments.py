@@ -109,20 +109,29 @@ def test_each_metric_is_subtracted_from_itself(shown):
     assert "f1 0.560 ± 0.014 (2) 0.460 ± 0.014 (2) +0.100" in said
 
 
-def test_losses_of_two_tokenizers_have_no_difference(shown):
-    settings = {"objective": {"name": "clm"}, "architecture": {"max_length": 64}}
+def test_losses_and_bits_are_subtracted_only_where_they_compare(shown):
+    """Losses where text, tokenizer, objective and length of rows are the same; bits per byte from left to right also across tokenizers,
+    on one text in one letter case."""
 
-    def trained(name: str, text: str, loss: float, bits: float) -> experiments.Side:
+    def trained(name: str, loss: float, bits: float, read="one", text="one", lowercase=True, family="decoder") -> experiments.Side:
+        settings = {"objective": {"name": "clm"}, "architecture": {"name": family, "max_length": 64}, "encoding": "english"}
         measured = {"loss": loss, "perplexity": 20.0, "bits_per_byte": bits, "settings": settings, "cost": COST}
-        locked = {"pretrain@gpt": {"deps": [{"path": "data/encoded/english", "md5": text}]}}
-        return experiments.Side(name, {}, locked, {("pretrain", "gpt"): measured})
+        deps = [{"path": "data/corpora/english", "md5": text}, {"path": "data/tokenizers/mine", "md5": read}]
+        locked = {"pretrain@gpt": {"deps": [{"path": "data/encoded/english", "md5": text + read}]}, "encode@english": {"deps": deps}}
+        tokenizer = {"settings": {"lowercase": lowercase}}
+        return experiments.Side(name, {}, locked, {("pretrain", "gpt"): measured, ("tokenizer", "mine"): tokenizer})
 
-    said = shown(trained("a", "one", 3.0, 1.5), trained("b", "another", 4.0, 1.6))
-    assert "gpt bits per byte 1.5 1.6 -0.1" in said and "gpt loss 3 4 losses" not in said
-    assert "-1" not in said.replace("-0.1", "")
-    assert "losses and perplexities of gpt don't compare" in said
-    said = shown(trained("a", "one", 3.0, 1.5), trained("b", "one", 4.0, 1.6))
-    assert "gpt loss 3 4 -1" in said and "don't compare" not in said
+    base = trained("a", 3.0, 1.5)
+    same = shown(base, trained("b", 4.0, 1.6))
+    assert "gpt loss 3 4 -1" in same and "gpt bits per byte 1.5 1.6 -0.1" in same and "don't compare" not in same
+    other = shown(base, trained("b", 4.0, 1.6, read="two"))
+    assert "gpt bits per byte 1.5 1.6 -0.1" in other and "losses and perplexities of gpt don't compare" in other
+    assert "gpt loss 3 4 -1" not in other and "bits per byte of gpt don't" not in other
+    for change in ({"text": "two"}, {"lowercase": False}, {"family": "encoder"}):
+        said = shown(base, trained("b", 4.0, 1.6, read="two", **change))
+        assert "gpt bits per byte 1.5 1.6 -" not in said and "bits per byte of gpt don't compare: the two sides have another text" in said
+    masked = [trained(side, loss, bits, read=side, family="encoder") for side, loss, bits in (("a", 3.0, 1.5), ("b", 4.0, 1.6))]
+    assert "bits per byte of gpt don't compare" in shown(*masked), "those of hidden pieces are of other targets"
 
 
 def test_an_experiment_is_known_by_its_name(inside):

@@ -68,6 +68,27 @@ class Side:
 
         return [_key(about, about["split"], about["metric"]) for about, _ in tables.parts(self.metrics)]
 
+    def examples_of(self, task: str, split: str, settings: dict) -> tuple | None:
+        """What a score is asked of: the examples of a split, and how many of them are taken; None where it is not known."""
+        folders = (out for stage in self.locked.values() for out in stage.get("outs", ()) if out["path"] == f"data/tasks/{task}")
+        if (folder := next(folders, None)) is None or "eval_examples" not in settings:
+            return None
+        md5 = folder["md5"]
+        with suppress(FileNotFoundError, ValueError):  # a folder in DVC's cache is a list of its files: train may differ
+            md5 = next((one["md5"] for one in json.loads(_cached(md5).read_bytes()) if one["relpath"] == f"{split}.jsonl"), md5)
+        taken = settings["eval_examples"]
+        return md5, taken.get(split) if isinstance(taken, dict) else taken
+
+    @property
+    def examples(self) -> dict[Key, tuple | None]:
+        """Of each score what it is asked of."""
+        from components.report import tables
+
+        return {
+            _key(about, about["split"], about["metric"]): self.examples_of(about["task"], about["split"], about.get("settings", {}))
+            for about, _ in tables.parts(self.metrics)
+        }
+
     def losses_of(self, model: str) -> tuple | None:
         """What the losses of a pre-training are asked of: text and tokenizer, objective, length of rows; None where it is
         not known."""
@@ -222,14 +243,18 @@ def show(name: str, other: str) -> None:
 
 
 def _scores(a: Side, b: Side) -> None:
-    rows, same, left, right = [], 0, a.scores, b.scores
+    rows, same, left, right, unlike = [], 0, a.scores, b.scores, []
+    asked, asked_there = a.examples, b.examples
     for key in dict.fromkeys((*a.reported, *b.reported)):
         ours, theirs = left.get(key, []), right.get(key, [])
         if ours == theirs:
             same += 1
             continue
         difference = ""
-        if ours and theirs and None not in (*ours, *theirs):
+        examples = asked.get(key), asked_there.get(key)
+        if None not in examples and examples[0] != examples[1]:
+            unlike.append(key[1])
+        elif ours and theirs and None not in (*ours, *theirs):
             bounds = interval(ours, theirs)
             difference = f"{statistics.fmean(ours) - statistics.fmean(theirs):+.3f}"
             difference += f" [{bounds[0]:+.3f}, {bounds[1]:+.3f}]" if bounds else ""
@@ -239,6 +264,9 @@ def _scores(a: Side, b: Side) -> None:
         difference = f"{a.name} minus {b.name} [95 %]"
         terminal.table(["model", "task", "method", "init", "split", "metric", a.name, b.name, difference], rows)
     terminal.say(f"scores that are the same: {same}")
+    if unlike:
+        names = ", ".join(dict.fromkeys(unlike))
+        terminal.say(f"scores on {names} don't compare: the two sides ask other examples (the data, or eval_examples)")
     if rows:
         terminal.say(
             "intervals are over seeds of fine-tuning (Welch's t); of a model with one of `pretrainings` they do not cover the variation "

@@ -109,6 +109,21 @@ def test_each_metric_is_subtracted_from_itself(shown):
     assert "f1 0.560 ± 0.014 (2) 0.460 ± 0.014 (2) +0.100" in said
 
 
+def test_scores_on_other_examples_have_no_difference(shown):
+    def judged(name: str, value: float, md5: str, examples: int) -> experiments.Side:
+        task = {"model": "bert", "task": "same", "method": "full", "derived": [], "metric": "accuracy", "split": "test"}
+        scores = {"accuracy": summary([value, value + 0.02])["pearson"]}
+        settings = {"eval_examples": {"dev": 10, "test": examples}}
+        measured = task | {"pretrained": {"test": scores}, "costs": {"pretrained": {}}, "cost": COST, "settings": settings}
+        locked = {"task@same": {"outs": [{"path": "data/tasks/same", "md5": md5}]}}
+        return experiments.Side(name, {}, locked, {("finetune", "bert-same"): measured})
+
+    base, refused = judged("a", 0.5, "one", 20), "scores on same don't compare: the two sides ask other examples"
+    assert "+0.100" in (said := shown(base, judged("b", 0.4, "one", 20))) and refused not in said
+    for other in (judged("b", 0.4, "one", 47), judged("b", 0.4, "two", 20)):
+        assert refused in (said := shown(base, other)) and "+0.100" not in said and "0.510" in said
+
+
 def test_losses_and_bits_are_subtracted_only_where_they_compare(shown):
     """Losses where text, tokenizer, objective and length of rows are the same; bits per byte from left to right also across tokenizers,
     on one text in one letter case."""

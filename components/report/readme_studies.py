@@ -17,8 +17,9 @@ from components.studies.folders import LAST
 
 
 def figures_of(study: str) -> dict:
-    """The JSON of a study that has run."""
-    return read_json(REPORT / "studies" / f"{study}.json")
+    """The JSON of a study; empty where it has not run."""
+    path = REPORT / "studies" / f"{study}.json"
+    return read_json(path) if path.exists() else {}
 
 
 def comparisons() -> str:

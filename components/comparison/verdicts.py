@@ -161,8 +161,8 @@ def side(task: params.Task, metric: str, examples: Sequence[Example], runs: Sequ
 
 
 def blocks_of(examples: Sequence[Example]) -> list[np.ndarray]:
-    """Indices of the examples that are left out together: complete groups, up to BLOCKS blocks, the same for the same examples."""
-    groups = tasks.group_indices(examples)
+    """Indices of the examples that are left out together: complete clusters, up to BLOCKS blocks, the same for the same examples."""
+    groups = tasks.cluster_indices(examples)
     if len(groups) < 2:
         return []
     order = np.random.default_rng(0).permutation(len(groups))

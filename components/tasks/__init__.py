@@ -6,7 +6,7 @@ that are not plain tables need a module in `readers`.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -36,6 +36,9 @@ class Example:
     """Tagging: the words of text_a."""
     spans: list[tuple[str, int, int]] | None = None
     """Spans that truncation must keep, (field, first character, end): marked words, or the answers in text_b."""
+    cluster: str | None = None
+    """Examples of a split that share a text, as questions on one passage, have the same: they depend on each other, and an interval takes
+    them together."""
 
     def line(self) -> str:
         """Return the example as a line of JSON, without optional fields that are None."""
@@ -97,7 +100,18 @@ def subset(examples: list[Example], size: int | None, seed: int | list[int]) -> 
 
 def group_indices(examples: Sequence[Example]) -> list[list[int]]:
     """Return the indices of the examples of each group, in the order of the first ones; an example without a group is a group."""
-    groups: dict[str, list[int]] = {}
-    for i, example in enumerate(examples):
-        groups.setdefault(f"{i}" if example.group is None else f"group {example.group}", []).append(i)
-    return list(groups.values())
+    return _indices(example.group for example in examples)
+
+
+def cluster_indices(examples: Sequence[Example]) -> list[list[int]]:
+    """Return the indices of the examples that depend on each other, in the order of the first ones: those of a cluster, or of a group where
+    they share no text."""
+    return _indices(example.group if example.cluster is None else f"cluster {example.cluster}" for example in examples)
+
+
+def _indices(names: Iterable[str | None]) -> list[list[int]]:
+    """Return the indices of each name, in the order of the first ones; each None is a name of its own."""
+    named: dict[object, list[int]] = {}
+    for i, name in enumerate(names):
+        named.setdefault(i if name is None else name, []).append(i)
+    return list(named.values())

@@ -5,6 +5,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -170,6 +171,7 @@ def read_splits(task: params.Task, seed: int, dropped: Counter) -> dict[str, lis
     """
     shares = {split: declared.share for split, declared in task.splits.items() if declared.share is not None}
     splits: dict[str, list[Example]] = {split: [] for split in task.splits}
+    group_of: dict[str, list[str]] = {split: [] for split in task.splits}
     groups = Counter()  # of train
     for split, declared in task.splits.items():
         places: dict[str, str] = {}
@@ -182,13 +184,24 @@ def read_splits(task: params.Task, seed: int, dropped: Counter) -> dict[str, lis
             places[example.id] = place
             groups[group] += split == "train"
             # splits without a source are shares of train's
-            splits[split_of(group, seed, shares) if split == "train" else split].append(example)
+            taken = split_of(group, seed, shares) if split == "train" else split
+            splits[taken].append(example)
+            group_of[taken].append(group)
     if shares and len(groups := +groups) == 1 and groups.total() > 1:
         raise SesameError(
             f"all rows of {task.train.source.shown} are one group (of the same texts, or by `group`), which no share divides; "
             f"give {' and '.join(shares)} a source, or the rows other groups"
         )
-    return splits
+    return {split: clustered(examples, group_of[split]) for split, examples in splits.items()}
+
+
+def clustered(examples: list[Example], groups: list[str]) -> list[Example]:
+    """Return the examples of a split, with the group of each as its cluster where others have the same: a passage, a premise."""
+    shared = {group for group, count in Counter(groups).items() if count > 1}
+    return [
+        replace(example, cluster=hashlib.sha256(group.encode()).hexdigest()[:12]) if group in shared else example
+        for example, group in zip(examples, groups, strict=True)
+    ]
 
 
 def check(name: str, task: params.Task, splits: dict[str, list[Example]], dropped: Counter) -> None:

@@ -25,7 +25,10 @@ def test_of_each_objective_by_its_rule(project):
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
     assert "20 sentences of " in ran("evaluations", "held_out")
-    sentences, metrics = json.loads(Path("data/evaluations/held_out/sentences.json").read_text()), {}
+    prepared, metrics = json.loads(Path("data/evaluations/held_out/sentences.json").read_text()), {}
+    sentences, numbers = prepared["sentences"], prepared["documents"]
+    documents = list(corpora.read(Path("data/corpora/tiny"), "test"))
+    assert all(sentence in documents[number] for sentence, number in zip(sentences, numbers, strict=True)) and len(set(numbers)) > 5
     trained, test = (sum(corpora.read(Path("data/corpora/tiny"), split), []) for split in ("train", "test"))
     seen = json.loads(Path("data/metrics/evaluation/held_out.json").read_text())["seen_in_training"]
     assert seen == sum(text in trained for text in test) > 0 and not set(sentences) & set(trained)
@@ -43,6 +46,7 @@ def test_of_each_objective_by_its_rule(project):
         logits = model.logits(model.top(ids, torch.tensor([ids.shape[1]])))[0, :-1]
         bits = float(cross_entropy(logits, ids[0, 1:], reduction="sum")) / np.log(2)
     items = pd.read_csv("data/evaluated/gpt/held_out/items.csv")
+    assert items["cluster"].tolist() == numbers, "sentences of one document are left out together"
     assert items["score"][0] == pytest.approx(bits / len(sentences[0].encode()), rel=1e-4)
     table = evaluations.table(params.check(raw), metrics)
     row = table[(table["model"] == "gpt") & (table["group"] == "all")].iloc[0]

@@ -1,6 +1,7 @@
 """The stage: labels by name, splits that keep groups together, tables in their published layout, mistakes with file and line."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import datasets
@@ -84,6 +85,10 @@ def test_groups_stay_on_one_side(prepare):
     sides = [{row.text_a for row in rows} for rows in splits.values()]
     assert not sides[0] & sides[1] and not sides[0] & sides[2] and not sides[1] & sides[2]
     assert all(row.group is None for rows in splits.values() for row in rows)  # no metric judges these groups
+    for rows in splits.values():  # but an interval takes those of one premise together
+        premises = Counter(row.text_a for row in rows)
+        assert all((row.cluster is None) == (premises[row.text_a] == 1) for row in rows)
+        assert len({(row.text_a, row.cluster) for row in rows}) == len(premises) == len({row.cluster or row.text_a for row in rows})
 
 
 def test_groups_of_rows_are_kept_for_the_metric_that_judges_them(prepare):

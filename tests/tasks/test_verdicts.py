@@ -1,6 +1,7 @@
 """One rule for all comparisons: its interval, its errors on simulated runs, groups, Holm's correction, a user's mistakes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +158,21 @@ def test_examples_that_are_judged_together_leave_together():
         widths.append(difference(own, other))
     assert widths[0].high - widths[0].low > 1.8 * (widths[1].high - widths[1].low)
     assert verdicts.blocks_of(rows(6, per_group=6)) == [], "one group says nothing of others"
+
+
+def test_questions_on_one_passage_leave_together():
+    """Two equal systems, each right on whole passages at random. With questions as independent most verdicts are false."""
+    rng, task = np.random.default_rng(0), params.check(tiny_params()).tasks["same"]
+    rows = [Example(str(i), "q", None, "yes", cluster=f"passage {i // 20}") for i in range(800)]
+    alone = [replace(row, cluster=None) for row in rows]
+    assert all(len({rows[i].cluster for i in block}) * 20 == len(block) for block in verdicts.blocks_of(rows))
+    found = {"passages": 0, "questions": 0}
+    for _ in range(200):
+        runs = [np.where(np.repeat(rng.random(40) < 0.7, 20), "yes", "no").tolist() for _ in "ab"]
+        for name, examples in (("passages", rows), ("questions", alone)):
+            a, b = (verdicts.side(task, "accuracy", examples, [run], drawn=False) for run in runs)
+            found[name] += verdicts.difference(a, b).p < 0.05
+    assert found["passages"] < 0.1 * 200 and found["questions"] > 0.4 * 200
 
 
 def test_holms_correction():

@@ -79,6 +79,13 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     compared = lab.sesame("compare", "gpt", "majority", "same", "--split", "test")
     assert re.search(rf"gpt {means['gpt', 'pretrained']:.3f}, majority {means['majority', 'baseline']:.3f}, difference [+-]0", compared)
 
+    assert "has not run with the current params" not in compared
+    before = (lab.path / "params.yaml").read_text()
+    assert before.count("train_examples: 60") == 1
+    lab.write("params.yaml", before.replace("train_examples: 60", "train_examples: 50"))
+    stale = lab.sesame("compare", "gpt", "majority", "same", "--split", "test")
+    assert all(f"{stage} has not run with the current params and code" in stale for stage in ("finetune@gpt-same", "baseline@same"))
+    lab.write("params.yaml", before)
     untrained = lab.sesame("compare", "gpt", "gpt:random", "same", "--split", "test")
     assert f"gpt:random {means['gpt', 'random']:.3f}, difference" in untrained
 

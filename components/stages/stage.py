@@ -132,8 +132,8 @@ def _record(
     """Write the metrics of a stage to `path` and to MLflow, and its model to MLflow. `read` is what it read of local files."""
     # with the settings that made them: a later estimate compares these with its own
     entry = registry.entry(params, stage, name)
-    about = {"settings": entry.settings if entry else {}} | ({"local_files": read} if read else {})
-    storage.write_json(path, metrics | about)
+    metrics |= {"local_files": read} if read else {}
+    storage.write_json(path, metrics | {"settings": entry.settings if entry else {}})
     run.log({"seconds": metrics["cost"]["seconds"]} | metrics)  # `seconds` is a metric of every run
     run.artifact(path)
     if registry.makes_model(stage):

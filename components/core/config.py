@@ -6,7 +6,7 @@ settings are a Block there, and `union_of` joins those that a registry in `compo
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -233,10 +233,17 @@ def _with_default_name(default: str, given: Any) -> Any:
     return {"name": default, **given} if isinstance(given, dict) else given
 
 
-def blocks_of(union: Any) -> tuple[type[Block], ...]:
-    """Return the classes that `union_of` joined."""
+def named_blocks(union: Any) -> dict[str, type[Block]]:
+    """Return the classes that `union_of` joined, by the name that selects each."""
     kinds = get_args(union)[0]
-    return get_args(kinds) or (kinds,)
+    return {block.model_fields["name"].annotation.__args__[0]: block for block in get_args(kinds) or (kinds,)}
+
+
+def parts(value: object) -> Collection[object]:
+    """Return what a block, a dictionary or a list of params is made of; of anything else nothing."""
+    if isinstance(value, BaseModel):
+        return [part for _, part in value]  # `dict(value)` calls a block's field that is named `keys`
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 @cache

@@ -17,7 +17,7 @@ from components.core.config import (
     RunOnly,
     Size,
     Threads,
-    blocks_of,
+    named_blocks,
     union_of,
 )  # fmt: skip
 from components.params.sources import FilesSource, HubModelSource, PypiSource, UrlSource
@@ -267,8 +267,7 @@ class Model(Training):
         try:
             self.objective.check_reader(self.architecture)
         except ValueError as error:
-            fitting = [block for block in blocks_of(Objective) if self.architecture.reads in block.trains]
-            able = sorted(block.model_fields["name"].annotation.__args__[0] for block in fitting)
+            able = sorted(name for name, block in named_blocks(Objective).items() if self.architecture.reads in block.trains)
             raise ValueError(f"{error}; allowed: {able}") from None
         for part, name in ((self.architecture, "architecture"), (self.objective, "objective")):
             if self.run.strategy == "fsdp" and part.shares_weights:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from components.core.config import blocks_of
+from components.core.config import named_blocks
 from components.models.common.config import SIZED
 from components.params.models import Architecture, Model, Objective
 from components.params.recipes import Recipe
@@ -68,8 +68,7 @@ def rate_trials(studies: Mapping[str, Study]) -> Iterator[RateTrial]:
 
 
 KINDS = {
-    part: {block.model_fields["name"].annotation.__args__[0]: block for block in blocks_of(union)}
-    for part, union in (("architecture", Architecture), ("objective", Objective))
+    part: named_blocks(union) for part, union in (("architecture", Architecture), ("objective", Objective))
 }  # fmt: skip
 """Part of a model's block -> name -> its block."""
 

@@ -1,12 +1,11 @@
 """What a stage has read of the user's own files. DVC does not see them: `params.yaml` names them, by globs, and outside the checkout."""
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
+from components.core.config import parts
 from components.params import FilesSource, Params
 from components.stages import registry
 from components.text.sources.files import matches
@@ -18,19 +17,23 @@ ENDS = 2**20
 def of_stage(params: Params, stage: str, name: str) -> dict[str, Any] | None:
     """The number of local files that a stage reads, a digest of their names, sizes and dates, and one of their names, sizes and
     ends, which stays the same in another clone; None for a stage without local files."""
-    declared = registry.stages().get(stage)
-    paths = sorted(set(_named(getattr(params, declared.section)[name]))) if declared and declared.fetches else []
-    if not paths:
+    if not (paths := _paths(params, stage, name)):
         return None
     return {"files": len(paths), "dates": _digest(paths, _date), "contents": _digest(paths, _ends)}
 
 
 def changed(params: Params, stage: str, name: str, read: dict[str, Any]) -> bool:
     """Whether the local files of a stage are others than it read: edited, added or gone."""
-    paths = sorted(set(_named(getattr(params, registry.stages()[stage].section)[name])))
+    paths = _paths(params, stage, name)
     if (len(paths), _digest(paths, _date)) == (read["files"], read["dates"]):
         return False
     return _digest(paths, _ends) != read["contents"]
+
+
+def _paths(params: Params, stage: str, name: str) -> list[str]:
+    """The local files that a stage reads, each once."""
+    declared = registry.stages().get(stage)  # a user's stage is not declared
+    return sorted(set(_named(getattr(params, declared.section)[name]))) if declared and declared.fetches else []
 
 
 def _named(value: object) -> Iterator[str]:
@@ -42,14 +45,7 @@ def _named(value: object) -> Iterator[str]:
             yield from _named(part)
 
 
-def parts(value: object) -> Collection[object]:
-    """What a block, a dictionary or a list of params is made of; of anything else nothing."""
-    if isinstance(value, BaseModel):
-        return [part for _, part in value]  # `dict(value)` calls a block's field that is named `keys`
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def _digest(paths: list[str], what) -> str:
+def _digest(paths: list[str], what: Callable[[str], tuple]) -> str:
     return hashlib.sha256(repr([(path, *what(path)) for path in paths]).encode()).hexdigest()[:16]
 
 

@@ -44,6 +44,12 @@ def entry(p: Params, stage: str, name: str) -> Entry | None:
     return next((each for each in entries(p, group) if (each.stage, each.name) == (stage, name)), None) if group in stages() else None
 
 
+def declared_now(p: Params, metrics: Mapping[str, dict]) -> dict[str, dict]:
+    """The metrics, by stage, of those runs that had the settings which params declare now."""
+    settings = {f"{entry.stage}@{entry.name}": entry.settings for entry in entries(p)}
+    return {stage: measured for stage, measured in metrics.items() if is_of(measured, settings.get(stage))}
+
+
 def is_of(metrics: Mapping, settings: Mapping | None) -> bool:
     """Whether the metrics of a stage are of a run with these settings, those declared now: the last report may have another model's of the
     same name. Metrics without settings are of an older version."""

@@ -69,10 +69,12 @@ def main(
                     "under the new ones; run again"
                 )
             metrics["cost"] = cost.measured(params, metrics.get("cost", {}))
+            if read:
+                metrics["local_files"] = read
             if processes.rank_zero():
                 of_studies = name in params.of_studies(section)
                 path = metrics_file(params, name) if metrics_file else storage.metrics_path(stage, name, of_studies)
-                _record(params, stage, name, run, metrics, path, read)
+                _record(params, stage, name, run, metrics, path)
     except SesameError as error:
         print(f"{label}: {error}", file=sys.stderr, flush=True)
         _announce(error)
@@ -126,13 +128,10 @@ def _forget_slurm() -> None:
             del os.environ[key]
 
 
-def _record(
-    params: Params, stage: str, name: str, run: tracking.Run, metrics: dict[str, Any], path: Path, read: dict | None
-) -> None:  # fmt: skip
-    """Write the metrics of a stage to `path` and to MLflow, and its model to MLflow. `read` is what it read of local files."""
+def _record(params: Params, stage: str, name: str, run: tracking.Run, metrics: dict[str, Any], path: Path) -> None:
+    """Write the metrics of a stage to `path` and to MLflow, and its model to MLflow."""
     # with the settings that made them: a later estimate compares these with its own
     entry = registry.entry(params, stage, name)
-    metrics |= {"local_files": read} if read else {}
     storage.write_json(path, metrics | {"settings": entry.settings if entry else {}})
     run.log({"seconds": metrics["cost"]["seconds"]} | metrics)  # `seconds` is a metric of every run
     run.artifact(path)

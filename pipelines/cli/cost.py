@@ -39,7 +39,7 @@ def plan(
         rows.append([stage.name, states[stage.name], *takes, stage.meta.resource or "", needs])
     terminal.table(["stage", "state", "time", "memory", "resource", "needs"], rows)
     terminal.say(outlook.summary(), "bold")
-    for line in sources.edited(all_params, [name for name, state in states.items() if state == "unchanged"]):
+    for line in sources.edited(all_params, states):
         terminal.say(line, "yellow")
     for target in stages or []:
         if target.startswith("study@"):

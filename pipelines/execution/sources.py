@@ -1,11 +1,11 @@
 """Stages whose source can change while params.yaml stays the same: DVC can't see that, so a re-check runs them again."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
+from components.core.config import parts
 from components.core.storage import metrics_path
 from components.params import BucketSource, FilesSource, HubSource, Params
 from components.stages import local_files, registry
-from components.stages.local_files import parts
 from components.stages.outputs import read_json
 
 
@@ -25,13 +25,13 @@ def _unfixed(value: object) -> bool:
     return any(map(_unfixed, parts(value)))
 
 
-def edited(params: Params, stages: Collection[str]) -> list[str]:
-    """A line for each of these stages whose local files are others than it read."""
+def edited(params: Params, states: Mapping[str, str]) -> list[str]:
+    """A line for each stage that is unchanged but for its local files, which are others than it read. `states` is that of each stage."""
     said = []
     for stage in (each for each in registry.stages().values() if each.fetches):
         for name in getattr(params, stage.section):
             metrics = metrics_path(stage.name, name)
-            if f"{stage.name}@{name}" not in stages or not metrics.exists():
+            if states.get(f"{stage.name}@{name}") != "unchanged" or not metrics.exists():
                 continue
             read = read_json(metrics).get("local_files")
             if read and local_files.changed(params, stage.name, name, read):

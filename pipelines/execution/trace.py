@@ -12,8 +12,9 @@ from hashlib import md5
 from pathlib import Path
 
 from components import params
+from components.core.config import parts
 from components.core.errors import SesameError
-from components.stages import closure, local_files, registry, resolve
+from components.stages import closure, registry, resolve
 from pipelines.execution import graph, lockfile, repository
 
 NOT_COMMITTED = "not committed"
@@ -87,7 +88,7 @@ def _pinned(value: object) -> Iterable[str]:
     if hasattr(value, "shown"):
         digest = getattr(value, "sha256", None) or getattr(value, "revision", None)
         yield f"{value.shown} ({digest[:16]})" if digest else value.shown
-    for part in local_files.parts(value):
+    for part in parts(value):
         yield from _pinned(part)
 
 

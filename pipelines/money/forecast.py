@@ -13,8 +13,9 @@ from filelock import FileLock, Timeout
 
 from components import params
 from components.core import storage
+from components.core.config import parts
 from components.core.errors import SesameError
-from components.stages import local_files, registry
+from components.stages import registry
 from components.text.sources import download
 from pipelines import terminal
 from pipelines.execution import graph, repository, slots, sources
@@ -151,7 +152,7 @@ def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:
         elif isinstance(value, params.HubSource | params.HubModelSource):
             to_fetch.add(value.model_dump_json())
         else:
-            for part in local_files.parts(value):
+            for part in parts(value):
                 look(part)
 
     for kind, _, name in (name.partition("@") for name in names):
@@ -178,7 +179,7 @@ def announce(
     except Timeout:
         return graph.plan(targets), None  # another flow is at work: what it leaves to be done isn't known yet
     if not recheck:
-        for line in sources.edited(all_params, [name for name, state in states.items() if state == "unchanged"]):
+        for line in sources.edited(all_params, states):
             say(line)
     seconds = None
     if any(state != "unchanged" for state in states.values()):

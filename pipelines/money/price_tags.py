@@ -162,12 +162,8 @@ def _prices(all_params: params.Params) -> dict[str, Price]:
 
     A run with other settings than those of params.yaml now is left out: it was of another model of the same name.
     """
-    declared = {f"{entry.stage}@{entry.name}": entry.settings for entry in registry.entries(all_params)}
-    return {
-        name: price.run_price(all_params, name.partition("@")[0], metrics["cost"])
-        for name, metrics in estimates.lasting(graph.lock_entries()).items()
-        if registry.is_of(metrics, declared.get(name))
-    }
+    results = registry.declared_now(all_params, estimates.lasting(graph.lock_entries()))
+    return {name: price.run_price(all_params, name.partition("@")[0], metrics["cost"]) for name, metrics in results.items()}
 
 
 def _last_stages(all_params: params.Params, name: str) -> list[str]:

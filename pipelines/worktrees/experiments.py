@@ -16,7 +16,7 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 
 from components import params
-from components.core.config import blocks_of
+from components.core.config import named_blocks
 from components.core.errors import SesameError
 from components.core.tracking import flatten
 from components.finetune.stages import spread
@@ -102,7 +102,8 @@ class Side:
         are in it, and the way of reading. Of other models they are those of their targets, and compare as losses do; None where it is not
         known."""
         settings = self.metrics.get(("pretrain", model), {}).get("settings")
-        reads = settings and reads_of(settings["architecture"]["name"])
+        family = named_blocks(params.Architecture).get(settings["architecture"]["name"]) if settings else None  # of another version: None
+        reads = family and family.reads
         if reads not in ("left_to_right", "recurrent"):
             return self.losses_of(model)
         inputs = self.locked.get(f"encode@{settings['encoding']}", {}).get("deps", ())
@@ -114,12 +115,6 @@ class Side:
     def cost(self, key: str) -> float:
         """Of all stages together: seconds, tokens, flops or kwh."""
         return sum(figures["cost"][key] for figures in self.metrics.values() if "cost" in figures)
-
-
-def reads_of(architecture: str) -> str | None:
-    """How the models of a family read; None for a family of another version."""
-    blocks = blocks_of(params.Architecture)
-    return next((block.reads for block in blocks if block.model_fields["name"].annotation.__args__[0] == architecture), None)
 
 
 def _key(about: dict, split: str, metric: str) -> Key:
@@ -147,8 +142,7 @@ def read(name: str) -> Side:
         checked = params.check(raw[params.FILE], f"{params.FILE} of {name}", params.joined(raw))
         declared = registry.reported(checked)
         if name == WORKSPACE:  # params may have been edited since the last report
-            settings = {f"{entry.stage}@{entry.name}": entry.settings for entry in registry.entries(checked)}
-            kept = {stage: measured for stage, measured in kept.items() if registry.is_of(measured, settings.get(stage))}
+            kept = registry.declared_now(checked, kept)
     except SesameError:
         terminal.say(
             f"params.yaml of {name} is not valid in this version; all stages with figures there are compared", "yellow"

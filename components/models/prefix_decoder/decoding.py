@@ -4,12 +4,13 @@ import torch
 from torch import Tensor
 
 from components.models.common.kv_cache import KeyValueCache
-from components.models.common.transformer import SelfAttention, attention
+from components.models.common.transformer import SelfAttention, TransformerBlock, attention
+from components.models.decoder.decoding import Decoding as DecoderDecoding
 from components.models.prefix_decoder.model import PrefixDecoder, padded_left
 from components.text.tokenizer import CLS
 
 
-class Decoding:
+class Decoding(DecoderDecoding):
     """The state of growing targets: the keys and values of their sources and tokens."""
 
     def __init__(self, model: PrefixDecoder, ids: Tensor, lengths: Tensor, capacity: int):
@@ -30,31 +31,25 @@ class Decoding:
         x = model.positions.add(model.token_embedding(ids), places)
         if model.position_embedding is not None:
             x = x + model.position_embedding(places)
-        mask = model.positions.mask(model.visible(self.lengths, self.source, length), length)[:, :, first:]
+        self.mask = model.positions.mask(model.visible(self.lengths, self.source, length), length)[:, :, first:]
         for block, cache in zip(model.blocks, self.caches, strict=True):
-            if block.norm_first:
-                x = x + self._attention(block.attention, block.attention_norm(x), mask, cache)
-                x = x + block.feed_forward(block.feed_forward_norm(x))
-            else:
-                x = block.attention_norm(x + self._attention(block.attention, x, mask, cache))
-                x = block.feed_forward_norm(x + block.feed_forward(x))
+            x = self._block(block, x, cache)
         return model.final_norm(x)
 
-    def _attention(self, layer: SelfAttention, x: Tensor, mask: Tensor, cache: KeyValueCache) -> Tensor:
-        """x (rows, new, hidden), mask (rows, 1 or heads, new, used) -> (rows, new, hidden)."""
-        first = cache.used
+    def _attention(self, block: TransformerBlock, x: Tensor, cache: KeyValueCache) -> Tensor:
+        """x (rows, new, hidden) -> the same shape, by the mask of these tokens, (rows, 1 or heads, new, used)."""
+        layer, first = block.attention, cache.used
         query, key, value = layer.query_key_value(x).unflatten(2, (3, layer.num_heads, -1)).permute(2, 0, 3, 1, 4)
         cache.append(self.model.positions.rotate(key, first), value)
         keys, values = cache.keys[:, :, : cache.used], cache.values[:, :, : cache.used]
-        mask = mask if mask.dtype == torch.bool else mask.to(query.dtype)
+        mask = self.mask if self.mask.dtype == torch.bool else self.mask.to(query.dtype)
         attended = attention(self.model.positions.rotate(query, first), keys, values, mask, False, 0.0)
         return layer.output(attended.transpose(1, 2).flatten(2))
 
     def select(self, rows: Tensor, width: int = 1) -> None:
         """Keep these targets, in this order; one may occur several times."""
         self.lengths = self.lengths[rows]
-        for cache in self.caches:
-            cache.select(rows)
+        super().select(rows, width)
 
     @staticmethod
     @torch.no_grad()

@@ -240,6 +240,20 @@ def test_masked_batch_layout(tokens, train_split):
         assert batches.tokens(step) == batch["lengths"].sum()
 
 
+@pytest.mark.parametrize("max_length", [64, 61])
+def test_batches_have_few_widths_and_none_beyond_what_a_model_reads(max_length):
+    """A CPU compiles its bf16 products for each shape: of a text of all lengths there were as many shapes as batches."""
+    text = of_lengths([[int(length)] for length in np.random.default_rng(0).integers(3, 90, 2000)])
+    vocabulary = SimpleNamespace(vocab_size=200_000, pieces=[b"a"] * 200_000, byte_lengths=np.ones(200_000, int))
+    read = MaskedBatches(MaskedLM(name="mlm", next_sentence=False), vocabulary, text, 8, max_length, seed=1)
+    drawn = [read[step].tensors for step in range(read.epoch_steps())]
+    rows = {batch["ids"].shape[1] for batch in drawn}
+    targets = {batch["positions"].shape[1] for batch in drawn}
+    assert rows == {8, 16, 24, 32, 40, 48, 56, max_length} and targets <= {8, 16, 24}
+    longest = {int(batch["lengths"].max()) for batch in drawn}
+    assert len(longest) > 40, "the text has rows of all lengths"
+
+
 def of_lengths(lengths: list[list[int]]) -> Split:
     """A document a list, a segment of so many tokens each; no two tokens of the text are the same."""
     tokens, segments, firsts = [], [], [0]

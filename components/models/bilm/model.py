@@ -6,7 +6,7 @@ covers every text without `<unk>`, and bits per byte compare with the other mode
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, relu
+from torch.nn.functional import linear, pad, relu
 
 from components.models.bilm.config import BiLMArchitecture
 from components.models.common.dropout import Dropout
@@ -15,6 +15,7 @@ from components.models.contract import LanguageModel
 from components.text.tokenizer import SPECIALS, Tokenizer
 
 CHARACTERS = 1 + 256 + len(SPECIALS)
+TOKENS_MULTIPLE = 64
 State = tuple[Tensor, Tensor]
 
 
@@ -36,6 +37,8 @@ class CharacterCNN(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """ids (batch, length) -> (batch, length, projection_size). Each different token is computed once."""
         unique, inverse = torch.unique(ids, return_inverse=True)
+        # to one of few sizes, as in `padded_layout`: a CPU compiles a convolution for each number of tokens
+        unique = pad(unique, (0, -len(unique) % TOKENS_MULTIPLE))
         x = self.embedding(self.characters[unique]).transpose(1, 2)  # (tokens, char_embedding_size, bytes)
         x = torch.cat([relu(convolution(x).amax(2)) for convolution in self.convolutions], 1)
         for highway in self.highways:

@@ -21,11 +21,12 @@ Masked = tuple[np.ndarray, np.ndarray]
 class DenoisingBatches(Batches):
     """Sequences with as many tokens as source and target of the model can hold.
 
-    No sequence is padded if the noise removes as many tokens from each: the last one of an epoch overlaps the one before it.
+    All are equally long if the noise removes as many tokens from each: the last one of an epoch overlaps the one before it.
     """
 
     def __init__(self, config: Denoising, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
-        self.noise, self.text, self.batch_size, self.seed = config.noise, ShuffledText(text, seed), batch_size, seed
+        self.noise, self.text, self.seed = config.noise, ShuffledText(text, seed), seed
+        self.batch_size, self.max_length = batch_size, max_length
         self.ordinary = sentinels.ordinary(tokens)
         self.sentinels = np.array(sentinels.ids(tokens.vocab_size, config.sentinels(max_length)), dtype=np.int64)
         self.byte_lengths = np.array(tokens.byte_lengths)
@@ -66,7 +67,9 @@ class DenoisingBatches(Batches):
         source, target = getattr(self, f"_{self.noise.kind}")(ids, key)
         # a token counts once, in whichever side it is: with the same number of tokens all kinds of noise have read the same text
         tokens = np.full(len(ids), self.length)
-        return source_target_chunk(first, self.batch_size, with_end(source), with_end(target), tokens, ("denoising",), self.byte_lengths)
+        return source_target_chunk(
+            first, self.batch_size, self.max_length, with_end(source), with_end(target), tokens, ("denoising",), self.byte_lengths
+        )  # fmt: skip
 
     def _spans(self, ids: np.ndarray, key: tuple) -> tuple[Masked, Masked]:
         """ids (sequences, length) -> source and target."""

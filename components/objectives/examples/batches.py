@@ -20,6 +20,10 @@ CHUNK_TOKENS = 2**18
 """Approximate number of tokens in a chunk."""
 BUCKET = 50
 """Batches whose examples are sorted by length together."""
+WIDTH_MULTIPLE = 8
+"""Widths of padded batches are multiples of this, so that few shapes occur. A CPU compiles its bf16 matrix products for each
+shape and keeps the last thousand of them: with any width, half of a small masked model's step went to compiling, and memory
+grew by a gigabyte."""
 
 
 class Batch(NamedTuple):
@@ -161,8 +165,19 @@ def bucket_by_length(examples: np.ndarray, lengths: np.ndarray, batch_size: int,
     return np.concatenate(batches)
 
 
-def padded_layout(lengths: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """lengths (steps * batch_size,) -> the width of each step, (steps,), and the start of each sequence in a flat array of all steps."""
+def rounded_up(width: np.ndarray) -> np.ndarray:
+    """Return the next multiple of WIDTH_MULTIPLE."""
+    return -(-width // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
+
+
+def padded_layout(lengths: np.ndarray, batch_size: int, max_length: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """lengths (steps * batch_size,) -> the width of each step, (steps,), and the start of each sequence in a flat array of all steps.
+
+    A width is that of the longest sequence. With `max_length` it is rounded up to WIDTH_MULTIPLE, but not beyond `max_length`,
+    where a model has no positions.
+    """
     widths = lengths.reshape(-1, batch_size).max(1)
+    if max_length:
+        widths = np.maximum(widths, np.minimum(rounded_up(widths), max_length))
     per_sequence = np.repeat(widths, batch_size)
     return widths, np.cumsum(per_sequence) - per_sequence

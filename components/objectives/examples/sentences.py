@@ -71,7 +71,7 @@ class SentenceBatches(Batches):
     def read(self, selected: np.ndarray, present: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return sentences as a flat array of all steps, and the width of each step; those that are not `present` are only padding."""
         lengths = self.lengths[selected]
-        widths, begins = padded_layout(lengths, self.batch_size)
+        widths, begins = padded_layout(lengths, self.batch_size)  # as recurrent networks take a step for each column of padding, too
         ids = np.full(self.batch_size * widths.sum(), PAD)
         for i in range(len(selected)) if present is None else np.flatnonzero(present).tolist():
             (shard, start, _), length, at = self.sentences[selected[i]].tolist(), int(lengths[i]), int(begins[i])

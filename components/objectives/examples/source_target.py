@@ -23,15 +23,16 @@ class Side(NamedTuple):
 
 
 def source_target_chunk(
-    first: int, batch_size: int, source: Side, target: Side, tokens: np.ndarray, terms: tuple[str, ...], byte_lengths: np.ndarray
+    first: int, batch_size: int, max_length: int, source: Side, target: Side, tokens: np.ndarray, terms: tuple[str, ...],
+    byte_lengths: np.ndarray,
 ) -> Chunk:  # fmt: skip
-    """Build a chunk; `tokens` (sequences,) are the tokens read of the text.
+    """Build a chunk; `tokens` (sequences,) are the tokens read of the text. No side is padded beyond `max_length`.
 
     Each loss term is over all tokens of the target but `[CLS]`: the start of a document is not text.
     """
     flat = {}
     for name, side in (("ids", source), ("targets", target)):
-        widths, begins = padded_layout(side.lengths, batch_size)
+        widths, begins = padded_layout(side.lengths, batch_size, max_length)
         ids = np.full(batch_size * widths.sum(), PAD)
         ids[ranges(begins, side.lengths)] = side.ids
         flat[name] = (ids, widths)

@@ -65,7 +65,7 @@ class PairBatches(Batches):
         """Raise SesameError if a document has not two segments, or if there are fewer pairs than a batch."""
         self.text, self.batch_size, self.seed, self.epoch = text, batch_size, seed, -1
         self.byte_lengths = np.asarray(tokens.byte_lengths)
-        self.room = max_length - 2
+        self.max_length, self.room = max_length, max_length - 2
         self.bounds_of_sides = np.concatenate(
             [self._pairs(shard, int(first)) for shard, first in zip(text.shards, text.first_documents, strict=True)]
         )
@@ -116,7 +116,9 @@ class PairBatches(Batches):
         selected = self.order[index : index + last - first].ravel()
         source, target = self._side(selected, 0, [CLS]), self._side(selected, 1, [])
         tokens = source.lengths + target.lengths
-        return source_target_chunk(first, self.batch_size, source, target, tokens, ("translation", "uniform"), self.byte_lengths)
+        return source_target_chunk(
+            first, self.batch_size, self.max_length, source, target, tokens, ("translation", "uniform"), self.byte_lengths
+        )  # fmt: skip
 
     def _side(self, selected: np.ndarray, side: int, opening: list[int]) -> Side:
         """Return one of the two texts of documents, with special tokens before it, and its `[SEP]`."""

@@ -77,7 +77,9 @@ class TaskSetup:
     """Split -> the subset to train on, to evaluate, or all to submit."""
     fabric: Fabric
     train_pool: list[Example]
-    """The full training split, from which each seed draws as many examples as `examples` has."""
+    """The full training split, from which each seed draws."""
+    train_size: int | None
+    """How many it draws at most: groups of examples stay complete, so that it may be fewer. None: all."""
     subset_seed: int
     """The top-level seed."""
 
@@ -93,7 +95,7 @@ class TaskSetup:
             sizes = eval_sizes | {"train": config.train_examples}
         pools = {split: tasks.read(folder, split) for split in sizes}
         examples = {split: tasks.subset(pools[split], size, all_params.seed) for split, size in sizes.items()}
-        return cls(task, name, examples, build_fabric(config), pools["train"], all_params.seed)
+        return cls(task, name, examples, build_fabric(config), pools["train"], sizes["train"], all_params.seed)
 
     def __post_init__(self) -> None:
         train = self.examples["train"]
@@ -112,7 +114,7 @@ class TaskSetup:
         and belongs to their deviation. Raises SesameError where all have the same label."""
         if not self.samples_train:
             return self
-        train = tasks.subset(self.train_pool, len(self.examples["train"]), [self.subset_seed, seed])
+        train = tasks.subset(self.train_pool, self.train_size, [self.subset_seed, seed])
         return replace(self, examples=self.examples | {"train": train})
 
     @property
@@ -157,6 +159,8 @@ class TaskSetup:
         """
         split = split or reported_split(self.task)
         pairs = f", pairs read {'jointly' if kinds.joined(self.task, recipe) else 'apart'}" if self.pair else ""
-        labelled = recipe.shots if recipe.method == "in_context" else len(self.examples["train"])
-        shown = metrics.protocol(split, selection(recipe) + pairs + note, labelled, len(self.examples[split]))
-        return shown + ", others for each seed" * (each_seed_draws and self.samples_train)
+        sampled = self.samples_train and each_seed_draws
+        grouped = sampled and any(example.group is not None for example in self.train_pool)
+        labelled = recipe.shots if recipe.method == "in_context" else self.train_size if sampled else len(self.examples["train"])
+        shown = metrics.protocol(split, selection(recipe) + pairs + note, labelled, len(self.examples[split]), at_most=grouped)
+        return shown + ", others for each seed" * sampled

@@ -272,9 +272,9 @@ def summary(scores: list[dict[str, float | None]]) -> dict[str, dict]:
     return metrics
 
 
-def protocol(split: str, selection: str, train: int, size: int) -> str:
-    """Describe how a score was obtained, for tables."""
-    return f"{split} split ({size} examples); {selection}; {train} labelled examples"
+def protocol(split: str, selection: str, train: int, size: int, at_most: bool = False) -> str:
+    """Describe how a score was obtained, for tables. `at_most`: a seed may have drawn fewer than `train`, in complete groups."""
+    return f"{split} split ({size} examples); {selection}; {'at most ' * at_most}{train} labelled examples"
 
 
 def shown(value: float | None) -> str:

@@ -295,11 +295,31 @@ def test_one_sentence_may_be_cut_in_two_ways(tokens, tmp_path, monkeypatch):
     """Each condition has its own regions: here a region's surprisal is its number of characters."""
     narrow, wide = ["the", "dog barks ."], ["the dog", "barks ."]
     items = [
-        {"suite": "cut", "item": number, "formula": "(1;%narrow%) < (1;%wide%)",
+        {"suite": "cut", "item": number, "formulas": ["(1;%narrow%) < (1;%wide%)"],
          "conditions": {"narrow": [f"{word}{narrow[0]}", narrow[1]], "wide": [f"{word}{wide[0]}", wide[1]]}}
         for number, word in enumerate(("", "old "), 1)
     ]  # fmt: skip
     (tmp_path / regions.FILE).write_text(json.dumps(items))
-    lengths = lambda model, tokens, sentences, spans, name: [np.array([float(a - b) for a, b in own]) for own in spans]  # noqa: E731
-    monkeypatch.setattr(regions.scoring, "score_spans", lengths)
+    monkeypatch.setattr(regions.scoring, "score_spans", by_characters)
     assert regions.evaluate(tmp_path, built("gpt", tokens), tokens, "gpt").values.tolist() == [1, 1]
+
+
+def by_characters(model, tokens, sentences, spans, name) -> list[np.ndarray]:
+    """Surprisals that are the numbers of characters of regions."""
+    return [np.array([float(start - end) for start, end in regions_of_one]) for regions_of_one in spans]
+
+
+def test_all_predictions_of_an_item_must_hold(tokens, tmp_path, monkeypatch):
+    """As SyntaxGym counts (Hu et al. 2020), whether a suite has one formula with `&` or several."""
+    monkeypatch.setattr(regions.scoring, "score_spans", by_characters)
+    monkeypatch.chdir(tmp_path)
+    words = [["a", "cats"], ["an", "c"], ["a", "c"]]
+    items = [{"n": i, "c": {"short": ["a", "cat"], "long": regions_of_one}} for i, regions_of_one in enumerate(words)]
+    scores = {}
+    for formulas_given in (["(1;%long%) > (1;%short%)", "(2;%long%) < (2;%short%)"], ["(1;%long%) > (1;%short%) & (2;%long%) < (2;%short%)"]):
+        suite = {"meta": {"name": "own"}, "predictions": [{"formula": formula} for formula in formulas_given], "items": items}
+        Path("suite.json").write_text(json.dumps(suite))
+        block = Regions.model_validate({"kind": "regions", "corpus": "tiny", "source": {"kind": "files", "paths": ["suite.json"]}})
+        assert prepare(tmp_path, block)["items"] == 3
+        scores[len(formulas_given)] = regions.evaluate(tmp_path, built("gpt", tokens), tokens, "gpt").values.tolist()
+    assert scores == {1: [0, 1, 0], 2: [0, 1, 0]}

@@ -1,13 +1,14 @@
 """What a pre-trained model is held against: random weights and its token vectors alone, each at its own best; other examples a seed."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from ruamel.yaml import YAML
 
-from components import params
+from components import params, tasks
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.finetune import __main__ as finetune
@@ -75,6 +76,18 @@ def test_each_seed_draws_its_training_examples_the_same_for_every_model(project)
     assert setup.for_seed(1).examples["test"] is setup.examples["test"] and "60 labelled examples, others for each seed" in setup.protocol(
         declared().finetune.recipes["bert"]
     )
+
+
+def test_complete_groups_are_drawn_up_to_the_declared_number(project):
+    """As questions of a passage: each seed had as many as fitted into what another draw had come to."""
+    setup = TaskSetup.load(declared(), "same")
+    pool = [replace(row, group=f"passage {i // 9}") for i, row in enumerate(setup.train_pool)]
+    pool = [row for i, row in enumerate(pool) if i % 9 < 4 + i // 9 % 6]  # passages of four to nine questions
+    fewest = min((tasks.subset(pool, 60, seed) for seed in range(20)), key=len)
+    grouped = replace(setup, train_pool=pool, examples=setup.examples | {"train": fewest})
+    sizes = {len(grouped.for_seed(seed).examples["train"]) for seed in range(20)}
+    assert len(fewest) < max(sizes) <= 60, sizes
+    assert "; at most 60 labelled examples, others for each seed" in grouped.protocol(declared().finetune.recipes["bert"])
 
 
 def test_dev_may_be_a_part_and_test_all(project):

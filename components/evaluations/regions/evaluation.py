@@ -74,14 +74,15 @@ EQUAL = re.compile(r"(?<![<>])=")
 
 
 def _items(name: str, suite: dict[str, Any]) -> tuple[list[dict], int]:
-    """Each item with each prediction, and the number of predictions that are left out."""
+    """Each item with the formulas that must all hold, as SyntaxGym counts, and the number of formulas that are left out."""
     formulas_given = [_text("formula", prediction["formula"]) for prediction in suite["predictions"]]
     kept, items = [formula for formula in formulas_given if not EQUAL.search(formula)], []
     for number, conditions in map(_regions, suite["items"]):
         surprisal = {(condition, i): 1.0 for condition, regions in conditions.items() for i in range(1, len(regions) + 1)}
         for formula in kept:
             formulas.holds(formula, surprisal)  # checks it
-            items.append({"suite": name, "item": number, "formula": formula, "conditions": conditions})
+        if kept:
+            items.append({"suite": name, "item": number, "formulas": kept, "conditions": conditions})
     return items, len(formulas_given) - len(kept)
 
 
@@ -139,7 +140,7 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
             raise ValueError("no items")
         for item in items:
             sentence_of.append({})
-            for condition, number in formulas.regions(item["formula"]):
+            for condition, number in (region for formula in item["formulas"] for region in formulas.regions(formula)):
                 text, spans = joined(item["conditions"][condition])
                 cut = text, tuple(spans)  # another condition may have the sentence with other regions
                 spans_of.setdefault(cut, {})[number] = spans[number - 1]
@@ -153,7 +154,7 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     for i, (item, regions) in enumerate(zip(items, sentence_of, strict=True)):
         values = {(condition, number): surprisal[cut][number] for (condition, number), cut in regions.items()}
         if not np.isnan(list(values.values())).any():
-            right[i] = formulas.holds(item["formula"], values)
+            right[i] = all(formulas.holds(formula, values) for formula in item["formulas"])
     suites = np.array([item["suite"] for item in items])
     table = pd.DataFrame({"suite": suites, "item": [item["item"] for item in items]})
     weights = group_weights(suites, right)

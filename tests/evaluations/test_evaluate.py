@@ -89,6 +89,14 @@ def test_published_pairs_are_a_source(asking):
     assert measured["score"] == pytest.approx(paradigms.mean())
     assert measured["error"] == pytest.approx(paradigms.std() / 2**0.5), "over paradigms, whose pairs are made by one template"
     assert items.groupby("paradigm")["weight"].sum().to_numpy() == pytest.approx(2, abs=1e-5)
+    with open("params.yaml", "w") as file:
+        YAML().dump(asking | {"evaluations": {"pairs": own | {"shared_words": True}}}, file)
+    ran("evaluations", "pairs")
+    ran("evaluations.evaluate", "gpt-pairs")
+    measured = json.loads(Path("data/metrics/evaluate/gpt-pairs.json").read_text())
+    assert measured["protocol"] == "log_probability of shared words" and "references" not in measured
+    shared = pd.read_csv("data/evaluated/gpt/pairs/items.csv")
+    assert ((shared["good"] > items["good"]) & (shared["bad"] > items["bad"])).all(), "fewer words are scored"
 
 
 @pytest.mark.parametrize(
@@ -96,6 +104,7 @@ def test_published_pairs_are_a_source(asking):
     [
         ({"reader": "blimp"}, "reader has no effect: without a source, pairs are generated"),
         ({"columns": {"good": "a"}}, "columns has no effect: without a source"),
+        ({"shared_words": True}, "shared_words has no effect: generated pairs differ in one word"),
         ({"source": {"kind": "files", "paths": ["x"]}, "core": True}, "core has no effect: it selects generated pairs"),
         ({"source": {"kind": "files", "paths": ["x"]}, "reader": "zorro", "columns": {}}, "columns has no effect: reader zorro"),
     ],

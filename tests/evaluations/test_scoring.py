@@ -162,6 +162,19 @@ def test_pairs_are_their_sentences(tokens):
     assert right.scored.tolist() == wrong.scored.tolist() == [True, False]
 
 
+@pytest.mark.parametrize("name", ["gpt", "bert"])
+def test_shared_words_are_scored_given_the_others(name, tokens):
+    """As CrowS-Pairs does (Nangia et al. 2020, section 4): without the words in which the sentences of a pair differ."""
+    good, bad = "the old dog sees a ball .", "the cats see the ball ."
+    assert alignment.shared_words(good, bad) == ([(0, 3), (19, 23), (24, 25)], [(0, 3), (17, 21), (22, 23)])
+    model = built(name, tokens)
+    scores = scoring.score_shared_words(model, tokens, [Pair("0", "a", "a", good, bad), Pair("1", "a", "a", bad, good)])
+    for sentence, others, score in ((good, [(4, 18)], scores[0][0]), (bad, [(4, 16)], scores[1][0])):
+        [whole], [[differing]] = scoring.score(model, tokens, [sentence]).log_probability, scoring.score_spans(model, tokens, [sentence], [others])
+        assert score == pytest.approx(whole - differing, abs=1e-4)
+    np.testing.assert_allclose(scores[0], scores[1][::-1], atol=1e-4)
+
+
 def test_what_is_too_long_or_unknown_is_said(tokens):
     model = built("gpt", tokens)
     sentences = ["the dog", "the dog " * 40, "the dog"]

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 
 import numpy as np
 
@@ -43,3 +44,15 @@ def single_word(good: list[int], bad: list[int], words: list[int], other_words: 
     differ = [i for i, (one, other) in enumerate(zip(good, bad, strict=True)) if one != other]
     complete = len(differ) == 1 and all(side.count(side[differ[0]]) == 1 for side in (words, other_words))
     return differ[0] if complete else None
+
+
+WORD = re.compile(r"\w+|[^\w\s]")
+Spans = list[tuple[int, int]]
+
+
+def shared_words(one: str, other: str) -> tuple[Spans, Spans]:
+    """The first and last characters of the words that both texts have in the same order, in each text."""
+    words = [list(WORD.finditer(text)) for text in (one, other)]
+    matcher = SequenceMatcher(None, *([word[0] for word in side] for side in words), autojunk=False)
+    shared = [(a + i, b + i) for a, b, size in matcher.get_matching_blocks() for i in range(size)]
+    return [words[0][a].span() for a, _ in shared], [words[1][b].span() for _, b in shared]

@@ -37,6 +37,9 @@ class MinimalPairs(EvaluationBlock):
     core: bool = False
     """Of generated pairs: those of which n-grams of words solve only half. In one half of them the neighbouring words favour the wrong
     sentence, in the other half the right one. An accuracy above one half needs more than knowledge of neighbours."""
+    shared_words: Annotated[bool, Added(neutral=False)] = False
+    """Score only the words that both sentences have, given the others (CrowS-Pairs, Nangia et al. 2020, section 4): a rare name
+    makes its sentence no less probable then. The paper masks one token at a time, this lab the rest of its word, too."""
     seed: DrawnSeed
     """Draws the generated pairs, as many with one word as with the other."""
 
@@ -44,6 +47,8 @@ class MinimalPairs(EvaluationBlock):
     def settings_have_an_effect(self):
         if self.source is None and (self.reader != "table" or self.columns):
             raise ValueError(f"{'columns' if self.columns else 'reader'} has no effect: without a source, pairs are generated")
+        if self.source is None:
+            self.refuse_idle(["shared_words"], "generated pairs differ in one word, which is what is asked")
         if self.source and self.core:
             raise ValueError("core has no effect: it selects generated pairs, and these have a source")
         if self.columns and self.reader != "table":

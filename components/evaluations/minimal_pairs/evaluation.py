@@ -26,7 +26,8 @@ def prepare(folder: Path, block: MinimalPairs) -> dict:
     ngrams = NGrams(corpora.read(corpus, "train"), tuple(ORDERS))
     chosen, figures = _published(block) if block.source else _generated(corpus, ngrams, block)
     pairs.write(folder / "pairs.jsonl", chosen)
-    storage.write_json(folder / "card.json", {"made": block.source is None, "licence": block.licence})
+    shared = {"shared_words": True} if block.shared_words else {}
+    storage.write_json(folder / "card.json", {"made": block.source is None, "licence": block.licence} | shared)
     good, bad = (ngrams.score([getattr(pair, side) for pair in chosen]) for side in ("good", "bad"))
     known = sum(ngrams.knows(pair.good) and ngrams.knows(pair.bad) for pair in chosen)
     print(f"{len(chosen):,} pairs; in {known:,} every word occurs twice or more in the training text")
@@ -59,26 +60,31 @@ def _published(block: MinimalPairs) -> tuple[list[pairs.Pair], dict]:
 
 def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:
     """Raises SesameError for a model without probabilities of sentences."""
-    items = pairs.read(folder / "pairs.jsonl")
-    protocol = scoring.usual_protocol(model)
-    good, bad = scoring.score_pairs(model, tokens, items, protocol, name)
-    both = good.scored & bad.scored
-    sums = [np.where(both, side.log_probability, np.nan) for side in (good, bad)]
+    items, card = pairs.read(folder / "pairs.jsonl"), read_json(folder / "card.json")
+    protocol, figures, of_shared = scoring.usual_protocol(model), {}, "shared_words" in card
+    if of_shared:
+        sums = scoring.score_shared_words(model, tokens, items, name)
+        protocol += " of shared words"
+        both = np.isfinite(sums).all(0)
+    else:
+        good, bad = scoring.score_pairs(model, tokens, items, protocol, name)
+        both = good.scored & bad.scored
+        sums = [np.where(both, side.log_probability, np.nan) for side in (good, bad)]
+        figures["unknown_pieces"] = int(good.unknown.sum() + bad.unknown.sum())
     margin = sums[0] - sums[1]
     # in published sets each paradigm counts the same; generated ones have from two to thousands of pairs, which count the same
-    by_pair = read_json(folder / "card.json")["made"]
+    by_pair = card["made"]
     strata = None if by_pair else np.array([pair.paradigm for pair in items])
     weights = np.ones(len(items)) if by_pair else group_weights(strata, margin)
     # pairs of one template depend on each other: the error is over paradigms, where there are several
     clusters = None if by_pair or len(set(strata[both])) < 2 else np.unique(strata, return_inverse=True)[1]
-    ngrams = pd.read_csv(folder / "ngrams.csv")
-    references = {word: float(np.average(is_right(ngrams[word].to_numpy()), weights=weights * both)) for word in ORDERS.values()}
-    hard = both & (ngrams["bigram"].to_numpy() <= TIE)
-    figures = {
-        "unknown_pieces": int(good.unknown.sum() + bad.unknown.sum()), "references": references, "bigram_wrong_items": int(hard.sum()),
-    }  # fmt: skip
     averaged = {"margin": float(np.average(margin[both], weights=weights[both]))} if both.any() else {}
-    averaged |= {"bigram_wrong": float(is_right(margin[hard]).mean())} if hard.any() else {}
+    if not of_shared:  # n-grams have scored whole sentences
+        ngrams = pd.read_csv(folder / "ngrams.csv")
+        references = {word: float(np.average(is_right(ngrams[word].to_numpy()), weights=weights * both)) for word in ORDERS.values()}
+        hard = both & (ngrams["bigram"].to_numpy() <= TIE)
+        figures |= {"references": references, "bigram_wrong_items": int(hard.sum())}
+        averaged |= {"bigram_wrong": float(is_right(margin[hard]).mean())} if hard.any() else {}
     table = pd.DataFrame([{"id": pair.id, "paradigm": pair.paradigm, "phenomenon": pair.phenomenon} for pair in items])
     return Answers(
         protocol, np.where(both, is_right(margin), np.nan), table["phenomenon"].to_numpy(), weights,

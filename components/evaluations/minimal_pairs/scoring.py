@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from components.core.errors import SesameError
 from components.evaluations.inference import AnyTokenizer, by_length, device_of, inference, padded
-from components.evaluations.minimal_pairs.alignment import single_word, span_of_tokens, word_of_tokens
+from components.evaluations.minimal_pairs.alignment import shared_words, single_word, span_of_tokens, word_of_tokens
 from components.evaluations.minimal_pairs.pairs import Pair
 from components.models import holes
 from components.models.contract import LanguageModel
@@ -146,6 +146,17 @@ def score_pairs(
     scores = score(model, tokenizer, list(index), protocol, name)
     right, wrong = ([index[text] for text in side] for side in (good, bad))
     return Scored(*(column[right] for column in scores)), Scored(*(column[wrong] for column in scores))
+
+
+def score_shared_words(
+    model: LanguageModel, tokenizer: AnyTokenizer, pairs: Sequence[Pair], name: str = "the model"
+) -> list[np.ndarray]:  # fmt: skip
+    """The log-probabilities of the words that both sentences of each pair have, (pairs,) of the right ones and of the wrong
+    ones; NaN where a sentence is too long. Raises SesameError as `score` does."""
+    spans = zip(*(shared_words(pair.good, pair.bad) for pair in pairs), strict=True)
+    sides = [pair.good for pair in pairs], [pair.bad for pair in pairs]
+    both = [score_spans(model, tokenizer, *side, name) for side in zip(sides, spans, strict=True)]
+    return [np.array([words.sum() for words in sentences]) for sentences in both]
 
 
 def one_word(

@@ -114,6 +114,9 @@ def compress(
     ] = None,
 ) -> None:
     """Show which way to make a model smaller is best on dev within a budget, among the points of `efficiency`."""
+    from pipelines import terminal
+    from pipelines.execution import graph
     from pipelines.money.compress import compress
 
-    compress(model, to, task)
+    for stage in graph.stale(compress(model, to, task)):
+        terminal.say(f"{stage} has not run with the current params and code: `sesame run {stage}`, or the table is of others", "yellow")

@@ -79,6 +79,7 @@ def compare(
     """Compare two models or baselines on the same examples: A minus B, with a 95 % interval over seeds and examples."""
     from components.comparison import verdicts
     from pipelines import terminal
+    from pipelines.execution import graph
 
     all_params = params.load()
     if task not in all_params.tasks or split not in all_params.tasks[task].splits:
@@ -97,21 +98,12 @@ def compare(
         f"baseline@{task}" if side in all_params.baselines.methods else f"finetune@{side.partition(':')[0]}-{task}"
         for side in (a, b)
     ]  # fmt: skip
-    for stage in _stale(stages):
+    for stage in graph.stale(stages):
         terminal.say(f"{stage} has not run with the current params and code, so the sides may differ in more: run it first", "yellow")
     terminal.say(
         f"{task} {split}, {metric} over {examples:,} examples, {runs}: {a} {difference.a:.3f}, {b} {difference.b:.3f}, "
         f"difference {difference.shown}: {verdict}"
     )
-
-
-def _stale(stages: list[str]) -> list[str]:
-    """Which of these stages have results of other params, code or inputs than there are now."""
-    from pipelines.execution import graph, repository
-
-    with repository.at_once():
-        unchanged = graph.unchanged(graph.plan(stages))
-    return [stage for stage in dict.fromkeys(stages) if stage not in unchanged]
 
 
 def _predictions(all_params: params.Params, side: str, task: str) -> tuple[Path, str]:

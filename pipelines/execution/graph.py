@@ -21,7 +21,7 @@ from components.core.errors import SesameError
 from components.stages import resolve
 from components.stages.outputs import committed_metrics, last_metrics, read_json
 from pipelines.execution import lockfile
-from pipelines.execution.repository import RESOLVE, STUDIES, free_lock, opened, read_graph
+from pipelines.execution.repository import RESOLVE, STUDIES, at_once, free_lock, opened, read_graph
 
 IN_CACHE = "in the cache"
 """The state of a stage whose results an earlier run has left in DVC's cache."""
@@ -279,6 +279,13 @@ def _in_run_cache(repo: Repo, stage, expected: Mapping[str, HashInfo], unknown: 
 def unchanged(plan: Sequence[Stage]) -> set[str]:
     """Names of the stages of a plan that are up to date, as is all they depend on. Not to be called while stages run."""
     return {name for name, state in states(plan).items() if state == "unchanged"}
+
+
+def stale(names: Sequence[str]) -> list[str]:
+    """Which of these stages have results of other params, code or inputs than there are now. Not to be called while stages run."""
+    with at_once():
+        current = unchanged(plan(names))
+    return [name for name in dict.fromkeys(names) if name not in current]
 
 
 def lock_entries() -> dict[str, dict]:

@@ -47,8 +47,11 @@ def plain(all_params: params.Params, model: str) -> str:
     return as_they_are[model]
 
 
-def compress(model: str, to: str, task: str | None) -> None:
-    """Print which point derived from `model` is best on dev within the budget, with its cost and scores."""
+def compress(model: str, to: str, task: str | None) -> list[str]:
+    """Print which point derived from `model` is best on dev within the budget, with its cost and scores.
+
+    Returns the stages whose results are compared: the table has those of their last run, whatever is declared now.
+    """
     all_params, (share, what) = params.load(), budget(to)
     whole, block = plain(all_params, model), all_params.efficiency
     task = task or block.tasks[0]
@@ -66,6 +69,7 @@ def compress(model: str, to: str, task: str | None) -> None:
     table["share"] = table[COSTS[what]] / table[COSTS[what]][whole]
     descendants = table["series"].map(lambda point: made_of(all_params, block.points[point], model))
     ways = table[descendants & (table.index != whole)].sort_values("share")
+    compared = [f"point@{series}-{task}" for series in dict.fromkeys([table["series"][whole], *ways["series"]])]
     terminal.table(
         ["point", f"of the {what}", "dev", all_params.tasks[task].metric, f"minus {block.base}", "verdict"],
         [[name, f"{row.share:.2f}", f"{row.dev:.3f}", spread(row), row.difference, row.verdict] for name, row in ways.iterrows()],
@@ -77,7 +81,7 @@ def compress(model: str, to: str, task: str | None) -> None:
             f"none of {number(len(ways), 'form')} is within {share:g} of the {what}; the cheapest "
             f"takes {ways['share'].min():.2f}"
         )
-        return
+        return compared
     chosen, base = fits.iloc[0], table.loc[whole]
     terminal.say(
         f"{len(fits)} of {number(len(ways), 'form')} within {share:g} of the {what}; the best of "
@@ -97,3 +101,4 @@ def compress(model: str, to: str, task: str | None) -> None:
         )
     weights = FOLDER / chosen.series / task / "module.safetensors"
     terminal.say(f"defined by the point {chosen.series} of {params.STUDIES}; weights of the first seed: {weights}")
+    return compared

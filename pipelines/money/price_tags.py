@@ -10,7 +10,7 @@ from components.comparison.price import Price, short
 from components.core.config import MODELS
 from components.core.errors import SesameError
 from components.stages import registry
-from components.stages.outputs import last_metrics
+from components.stages.outputs import last_metrics, read_json
 from components.studies.folders import REPORTS
 from pipelines import terminal
 from pipelines.execution import graph, repository
@@ -274,8 +274,9 @@ def gain(all_params: params.Params, name: str, now: float, then: float) -> str:
     """The predicted gain of more compute, by the first study that trained this model with several budgets."""
     question = "its loss can't be predicted"
     fitting = [
-        (study, variant) for study, block in all_params.studies.items() if block.model == name and block.milestones
-        for variant, declared in block.variants.items() if not declared.change and not declared.encoding
+        (study, variant) for study, block in all_params.studies.items()
+        if block.model == name and block.milestones and not (block.encoding or block.learning_rates)
+        for variant, declared in block.variants.items() if declared == params.Variant(recipe=declared.recipe)
     ]  # fmt: skip
     if not fitting:
         return (
@@ -286,6 +287,9 @@ def gain(all_params: params.Params, name: str, now: float, then: float) -> str:
     path = REPORTS / f"{study}.csv"
     if not path.exists():
         return f"{question}: the study {study} was not run; run `sesame study {study}`"
+    ran, declared = read_json(path.with_suffix(".json")).get("settings", {}), registry.entry(all_params, "study", study).settings
+    if any(ran.get(key) != declared[key] for key in ("model", "budget", "milestones")):
+        return f"{question}: the study {study} was run with another {name} or another budget; run `sesame study {study}`"
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["variant"] == variant and row["loss"]]
     figures = {key: [float(row[key] or 0) for row in rows] for key in ("tokens", "loss", "loss_std", "n")}

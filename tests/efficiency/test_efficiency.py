@@ -196,7 +196,8 @@ def test_compress_chooses_on_dev_within_the_budget(lab, capsys):
         "of dev, not of the split that is judged"
     )
     assert "from another model than bert: other, dev 0.790" in said and "data/efficiency/coarse/same" in said
-    compress("bert", "0.2x-bytes", "same")
+    compared = compress("bert", "0.2x-bytes", "same")
+    assert sorted(compared) == ["point@coarse-same", "point@early-same", "point@half-same", "point@whole-same"]
     assert ("none of 3 forms is within 0.2 of the bytes; the cheapest takes 0.25") in " ".join(
         capsys.readouterr().out.split()
     )

@@ -316,7 +316,8 @@ def test_all_predictions_of_an_item_must_hold(tokens, tmp_path, monkeypatch):
     words = [["a", "cats"], ["an", "c"], ["a", "c"]]
     items = [{"n": i, "c": {"short": ["a", "cat"], "long": regions_of_one}} for i, regions_of_one in enumerate(words)]
     scores = {}
-    for formulas_given in (["(1;%long%) > (1;%short%)", "(2;%long%) < (2;%short%)"], ["(1;%long%) > (1;%short%) & (2;%long%) < (2;%short%)"]):
+    longer, shorter = "(1;%long%) > (1;%short%)", "(2;%long%) < (2;%short%)"
+    for formulas_given in ([longer, shorter], [f"{longer} & {shorter}"]):
         suite = {"meta": {"name": "own"}, "predictions": [{"formula": formula} for formula in formulas_given], "items": items}
         Path("suite.json").write_text(json.dumps(suite))
         block = Regions.model_validate({"kind": "regions", "corpus": "tiny", "source": {"kind": "files", "paths": ["suite.json"]}})

@@ -170,7 +170,8 @@ def test_shared_words_are_scored_given_the_others(name, tokens):
     model = built(name, tokens)
     scores = scoring.score_shared_words(model, tokens, [Pair("0", "a", "a", good, bad), Pair("1", "a", "a", bad, good)])
     for sentence, others, score in ((good, [(4, 18)], scores[0][0]), (bad, [(4, 16)], scores[1][0])):
-        [whole], [[differing]] = scoring.score(model, tokens, [sentence]).log_probability, scoring.score_spans(model, tokens, [sentence], [others])
+        [whole] = scoring.score(model, tokens, [sentence]).log_probability
+        [[differing]] = scoring.score_spans(model, tokens, [sentence], [others])
         assert score == pytest.approx(whole - differing, abs=1e-4)
     np.testing.assert_allclose(scores[0], scores[1][::-1], atol=1e-4)
 

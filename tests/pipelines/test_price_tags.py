@@ -239,11 +239,16 @@ def test_what_more_tokens_bring_is_told_by_the_study_that_has_them(empty):
     points = [row | {"tokens": own, "loss": 3 + 1.2 * (own / 1e6) ** -0.3} for own in (1e5, 3e5, 1e6, 3e6)]
     others = [own | {"variant": "40", "loss": 9.0} for own in points]
     table(empty, "rate", points + others)
+    settings = registry.entry(all_params, "study", "rate").settings
+    storage.write_json(empty / "data/report/studies/rate.json", {"settings": settings})
     said = price_tags.gain(all_params, "bert", 3e6, 3e7)
     assert "by the curve of study rate (4 budgets up to 3,000,000 tokens) the loss goes from 3.86 [" in said
     assert "to 3.43 [" in said and "0.43 [" in said and "lower limit is 3.0" in said
     table(empty, "rate", points[:3])
     assert "needs 4 budgets or more" in price_tags.gain(all_params, "bert", 3e6, 3e7)
+    raw["models"]["bert"]["batch_size"] += 1
+    said = price_tags.gain(params.check(raw), "bert", 3e6, 3e7)
+    assert "its loss can't be predicted: the study rate was run with another bert or another budget" in said
 
 
 ZONES = {"intel-rapl:0": "package-0", "intel-rapl:0:0": "core", "intel-rapl:0:1": "dram", "intel-rapl:1": "psys"}

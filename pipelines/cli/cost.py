@@ -118,5 +118,7 @@ def compress(
     from pipelines.execution import graph
     from pipelines.money.compress import compress
 
-    for stage in graph.stale(compress(model, to, task)):
-        terminal.say(f"{stage} has not run with the current params and code: `sesame run {stage}`, or the table is of others", "yellow")
+    compared = compress(model, to, task)
+    if stale := graph.stale(compared):
+        some = f"{len(stale)} of these {len(compared)} points have not run with the current params and code, {stale[0]} first"
+        terminal.say(f"{some}: `sesame run efficiency` brings the table up to date", "yellow")

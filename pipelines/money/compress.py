@@ -69,7 +69,8 @@ def compress(model: str, to: str, task: str | None) -> list[str]:
     table["share"] = table[COSTS[what]] / table[COSTS[what]][whole]
     descendants = table["series"].map(lambda point: made_of(all_params, block.points[point], model))
     ways = table[descendants & (table.index != whole)].sort_values("share")
-    compared = [f"point@{series}-{task}" for series in dict.fromkeys([table["series"][whole], *ways["series"]])]
+    names = dict.fromkeys([table["series"][whole], *ways["series"]])
+    compared = [f"{'taught' if block.points[name].teacher else 'point'}@{name}-{task}" for name in names]
     terminal.table(
         ["point", f"of the {what}", "dev", all_params.tasks[task].metric, f"minus {block.base}", "verdict"],
         [[name, f"{row.share:.2f}", f"{row.dev:.3f}", spread(row), row.difference, row.verdict] for name, row in ways.iterrows()],

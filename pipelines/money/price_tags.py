@@ -148,7 +148,10 @@ def one(all_params: params.Params, name: str, tokens: float | None, times: float
     terminal.table([name, "stages", *COLUMNS], rows)
     if name in models:
         _per_task(all_params, name, costs, prices)
-    _print_gaps(all_params, stages, prices, [run.price for run in _runs_of_table(all_params, name, prices)])
+    by_table = [run.price for run in _runs_of_table(all_params, name, prices)]
+    _print_gaps(all_params, stages, prices, by_table)
+    if by_table and not ran_as_declared(all_params, name):
+        terminal.say(f"the table is of other settings than {params.STUDY_FOLDER}/{name}.yaml has now: this is what they cost", "yellow")
     if tokens or times:
         _forecast(all_params, name, tokens, times)
 
@@ -270,6 +273,13 @@ def _forecast(all_params: params.Params, name: str, tokens: float | None, times:
     terminal.say(gain(all_params, name, read, wanted), "bold")
 
 
+def ran_as_declared(all_params: params.Params, study: str) -> bool:
+    """Whether a study's table is of the model, variants, seeds and budgets that are declared now."""
+    path, declared = REPORTS / f"{study}.json", registry.entry(all_params, "study", study).settings
+    ran = read_json(path).get("settings", {}) if path.exists() else {}
+    return all(ran.get(key) == declared[key] for key in ("model", "encoding", "variants", "seeds", "budget", "milestones"))
+
+
 def gain(all_params: params.Params, name: str, now: float, then: float) -> str:
     """The predicted gain of more compute, by the first study that trained this model with several budgets."""
     question = "its loss can't be predicted"
@@ -287,9 +297,8 @@ def gain(all_params: params.Params, name: str, now: float, then: float) -> str:
     path = REPORTS / f"{study}.csv"
     if not path.exists():
         return f"{question}: the study {study} was not run; run `sesame study {study}`"
-    ran, declared = read_json(path.with_suffix(".json")).get("settings", {}), registry.entry(all_params, "study", study).settings
-    if any(ran.get(key) != declared[key] for key in ("model", "budget", "milestones")):
-        return f"{question}: the study {study} was run with another {name} or another budget; run `sesame study {study}`"
+    if not ran_as_declared(all_params, study):
+        return f"{question}: the study {study} was run with other settings than are declared now; run `sesame study {study}`"
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["variant"] == variant and row["loss"]]
     figures = {key: [float(row[key] or 0) for row in rows] for key in ("tokens", "loss", "loss_std", "n")}

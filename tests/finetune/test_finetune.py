@@ -365,7 +365,7 @@ def test_every_kind_of_task_runs_on_every_model(name, method, tokens):
         assert len(fitted.predict(encoded).values) == 8
 
 
-def test_lower_layers_learn_slower_and_thaw_later(tokens, rows):
+def test_lower_layers_learn_slower_and_thaw_later(tokens, rows, capsys):
     module, kind, _ = build("bert", tokens)
     chosen = recipe(layer_decay=0.5, learning_rate=0.08)
     rates = {}
@@ -379,7 +379,10 @@ def test_lower_layers_learn_slower_and_thaw_later(tokens, rows):
         trained, _, _ = train("bert", tokens, rows, epochs=epochs, gradual_unfreezing=True)
         pairs = [(name, a, b) for (name, a), b in zip(start.named_parameters(), trained.parameters(), strict=True)]
         assert all(torch.equal(a, b) for name, a, b in pairs if name.startswith(frozen)), (epochs, frozen)
+        assert f"{epochs} epochs unfreeze {epochs} of 4 groups of layers, the others are never trained" in capsys.readouterr().out
         assert not all(torch.equal(a, b) for _, a, b in pairs)
+    train("bert", tokens, rows, epochs=4, gradual_unfreezing=True)
+    assert "never trained" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("settings", [

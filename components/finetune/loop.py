@@ -69,10 +69,8 @@ def fit(
         return FitResult(partial(predict, fabric, module, kind), 0, 0, 0, 0.0, 0)
     unfrozen = [(layers_below_head(name, module), p) for name, p in module.named_parameters() if p.requires_grad]
     if recipe.gradual_unfreezing and (needed := 1 + max(depth for depth, _ in unfrozen)) > recipe.epochs:
-        print(
-            f"gradual_unfreezing: {recipe.epochs} epochs unfreeze {recipe.epochs} of {needed} groups of layers, the others are never trained",
-            flush=True,
-        )
+        reached = f"{recipe.epochs} epochs unfreeze {recipe.epochs} of {needed} groups of layers"
+        print(f"gradual_unfreezing: {reached}, the others are never trained", flush=True)
     module, optimizer = fabric.setup(module, AdamW(optimizer_groups(module, recipe), fused=True))
     cost, seconds = Cost(), 0.0
     best, best_epoch, best_state = -np.inf, 0, None

@@ -330,6 +330,13 @@ MORE = {
             "search.space: layer_decay has no effect under method features; leave it out",
         ),
         (
+            lambda raw: (
+                raw["finetune"]["recipes"]["bert"].update(head="decomposable_attention", pair="apart"),
+                raw["search"].update(models=["bert"], space={"pair": {"choices": ["apart", "joined"]}}),
+            ),
+            "search.space: pair joined does not fit the recipe of bert: decomposable_attention needs two separate texts",
+        ),
+        (
             lambda raw: raw["search"].update(models=["elmo"], space={"method": {"choices": ["full", "lora"]}}),
             "search.space.method lora needs the blocks of a Transformer",
         ),

@@ -5,6 +5,7 @@ Each check raises ValueError with the place and the way to mend it.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
+from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -139,11 +140,22 @@ def _uses(p: Params) -> Iterator[Use]:
             yield Use(f"adapt.recipes.{method}", model, p.adapt.recipes[method], p.adapt.tasks)
     for name in p.search.models:
         if name in recipes:
-            for key, draw in p.search.space.items():
-                for value in draw.ends:
-                    yield Use("search.space", name, recipes[name].model_copy(update={key: value}), ())
+            yield from (Use("search.space", name, recipe, ()) for recipe in _searched(p, name, recipes[name]))
             for method in searched_methods(p, recipes[name]):
                 yield Use("search.space", "", recipes[name].model_copy(update={"method": method}), p.search.tasks)
+
+
+def _searched(p: Params, name: str, recipe: Recipe) -> Iterator[Recipe]:
+    """The recipes that values of one field or two of the space make of a model's. Raises ValueError where they do not go together."""
+    values = [{key: value} for key, draw in p.search.space.items() for value in draw.ends]
+    for one, other in combinations_with_replacement(values, 2):
+        drawn = one | other
+        if one == other or one.keys() != other.keys():
+            try:
+                yield recipe.drawn(drawn)
+            except ValidationError as error:
+                shown = " with ".join(f"{key} {value}" for key, value in drawn.items())
+                raise ValueError(f"search.space: {shown} does not fit the recipe of {name}{first(error)}") from None
 
 
 def searched_methods(p: Params, recipe: Recipe) -> list[str]:

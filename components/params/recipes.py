@@ -186,6 +186,13 @@ class Recipe(Block):
         fields = self.model_dump(exclude_unset=True)
         return {key: value for key, value in fields.items() if method in OWN.get(key, (method,))}
 
+    def drawn(self, settings: Mapping[str, Any]) -> "Recipe":
+        """The recipe with `settings` laid over it, as a search draws them; what has no effect under its method is left out.
+        Raise ValidationError where they do not go together."""
+        method = settings.get("method", self.method)
+        fields = self.under(settings) | settings
+        return Recipe.model_validate({key: value for key, value in fields.items() if has_effect(key, method)})
+
     def of_start(self, init: str) -> "Recipe":
         """The recipe for a start: `pretrained`, `random`, `token_vectors`."""
         start = self.starts.get(init)

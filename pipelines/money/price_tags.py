@@ -151,7 +151,7 @@ def one(all_params: params.Params, name: str, tokens: float | None, times: float
     by_table = [run.price for run in _runs_of_table(all_params, name, prices)]
     _print_gaps(all_params, stages, prices, by_table)
     if by_table and not ran_as_declared(all_params, name):
-        terminal.say(f"the table is of other settings than are declared now, or of an older version: `sesame study {name}` brings it up to date", "yellow")
+        terminal.say(f"the table is not of the settings that are declared now: `sesame study {name}` brings it up to date", "yellow")
     if tokens or times:
         _forecast(all_params, name, tokens, times)
 
@@ -300,7 +300,7 @@ def gain(all_params: params.Params, name: str, now: float, then: float) -> str:
     if not path.exists():
         return f"{question}: the study {study} was not run; run `sesame study {study}`"
     if not ran_as_declared(all_params, study):
-        return f"{question}: the study {study} was run with other settings than are declared now, or by an older version; run `sesame study {study}`"
+        return f"{question}: the study {study} was not run with the settings that are declared now; run `sesame study {study}`"
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["variant"] == variant and row["loss"]]
     figures = {key: [float(row[key] or 0) for row in rows] for key in ("tokens", "loss", "loss_std", "n")}

@@ -248,7 +248,7 @@ def test_what_more_tokens_bring_is_told_by_the_study_that_has_them(empty):
     assert "needs 4 budgets or more" in price_tags.gain(all_params, "bert", 3e6, 3e7)
     raw["models"]["bert"]["batch_size"] += 1
     said = price_tags.gain(params.check(raw), "bert", 3e6, 3e7)
-    assert "its loss can't be predicted: the study rate was run with other settings than are declared now" in said
+    assert "its loss can't be predicted: the study rate was not run with the settings that are declared now" in said
 
 
 ZONES = {"intel-rapl:0": "package-0", "intel-rapl:0:0": "core", "intel-rapl:0:1": "dram", "intel-rapl:1": "psys"}

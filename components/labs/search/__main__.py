@@ -18,6 +18,7 @@ from components.labs.search import metrics_file
 from components.labs.search.draws import Draws
 from components.labs.search.journal import Journal
 from components.labs.search.trial import Trials
+from components.params.recipes import has_effect
 from components.stages import stage
 from components.tasks import metrics
 
@@ -46,7 +47,7 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
     while not (ended := exhausted(config.budget, rows)):
         trial, seed = draws.ask()
         number = trial.number + 1
-        recipe = base.model_copy(update=trial.params)
+        recipe = base.drawn(trial.params)
         tags = {
             "stage": "search", "search": name, "model": model, "task": task, "init": init,
             "sampler": config.sampler, "pruner": config.pruner.name,
@@ -65,7 +66,7 @@ def search(all_params: params.Params, name: str, run: Run) -> dict:
         rows.append(row)
         journal.add(row)
         print(f"trial {number}{f' of {config.budget.trials}' if config.budget.trials else ''}: {line(row, rows)}", flush=True)
-    table = pd.DataFrame([columns(row) for row in rows])
+    table = pd.DataFrame([columns(row, base.method) for row in rows])
     with storage.output(metrics_file(name).with_suffix(".csv")) as temporary:
         table.to_csv(temporary, index=False, lineterminator="\n")
     run.tag(model=model, task=task)
@@ -113,10 +114,13 @@ def line(row: dict, rows: list[dict]) -> str:
     return f"{state}, {len(row['scores'])} epoch{'s' * (len(row['scores']) != 1)}, {row['seconds']:.1f} s, best {best} ({drawn})"
 
 
-def columns(row: dict) -> dict:
-    """A row of the table: one column per hyperparameter, the scores of all epochs in one column."""
+def columns(row: dict, method: str) -> dict:
+    """A row of the table: one column per hyperparameter, empty where it has no effect under the method (by default `method`); the
+    scores of all epochs in one column."""
     scores = " ".join("undefined" if score is None else f"{score:.4f}" for score in row["scores"])
-    about = {key: row[key] for key in ("trial", "state", "score")} | row["drawn"]
+    about = {key: row[key] for key in ("trial", "state", "score")} | {
+        key: value if has_effect(key, row["drawn"].get("method", method)) else None for key, value in row["drawn"].items()
+    }
     return {
         **about, "epochs_trained": len(row["scores"]), **{key: row[key] for key in ("seconds", "hours", "kwh", "seed")},
         "scores": scores, **{key: row[key] for key in ("tokens", "flops", "note")},

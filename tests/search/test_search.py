@@ -110,6 +110,17 @@ def test_whole_numbers_choices_and_logarithms_are_drawn_as_such():
     assert 0.4 < np.mean([row["learning_rate"] < 1e-3 for row in drawn]) < 0.6
 
 
+def test_what_has_no_effect_under_a_drawn_method_is_no_part_of_the_trial():
+    space = {"method": {"choices": ["full", "lora"]}, "rank": {"choices": [2, 4]}, "layer_decay": {"choices": [0.5]}}
+    declared = checked(models=["bert"], space=space)
+    recipe = declared.finetune.recipes["bert"]
+    assert recipe.drawn({"method": "full", "rank": 2, "layer_decay": 0.5}) == recipe.drawn({"method": "full", "layer_decay": 0.5})
+    assert recipe.drawn({"method": "lora", "rank": 2}).rank == 2
+    row = dict.fromkeys(("trial", "state", "score", "seconds", "hours", "kwh", "seed", "tokens", "flops", "note")) | {"scores": []}
+    for drawn in ({"method": "full", "rank": 2}, {"method": "lora", "rank": 2}):
+        assert search.columns(row | {"drawn": drawn}, recipe.method)["rank"] == (2 if drawn["method"] == "lora" else None)
+
+
 def test_scoring_every_epoch_changes_nothing_of_the_training(project, tokens):
     checked_params = params.check(tiny_params())
     recipe, task, examples = checked_params.finetune.recipes["bert"], checked_params.tasks["same"], read("data/tasks/same", "train")[:30]

@@ -159,8 +159,12 @@ class TaskSetup:
         """
         split = split or reported_split(self.task)
         pairs = f", pairs read {'jointly' if kinds.joined(self.task, recipe) else 'apart'}" if self.pair else ""
-        sampled = self.samples_train and each_seed_draws
-        grouped = sampled and any(example.group is not None for example in self.train_pool)
-        labelled = recipe.shots if recipe.method == "in_context" else self.train_size if sampled else len(self.examples["train"])
-        shown = metrics.protocol(split, selection(recipe) + pairs + note, labelled, len(self.examples[split]), at_most=grouped)
+        sampled, at_most = self.samples_train and each_seed_draws, False
+        if recipe.method == "in_context":
+            labelled = recipe.shots
+        elif sampled:
+            labelled, at_most = self.train_size, any(example.group is not None for example in self.train_pool)
+        else:
+            labelled = len(self.examples["train"])
+        shown = metrics.protocol(split, selection(recipe) + pairs + note, labelled, len(self.examples[split]), at_most)
         return shown + ", others for each seed" * sampled

@@ -16,6 +16,7 @@ from components import objectives, params
 from components.core import compute
 from components.core.flops import flop_counter
 from components.models import store
+from components.objectives.examples.batches import exact_widths
 from components.optimizers.adamw.config import AdamW
 from components.pretrain.cost import matmul_peak
 from components.text.encode import Shard, Split
@@ -136,7 +137,8 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # arrays that are not writable, TF32
         objective = objectives.build(settings, _DummyTokenizer(len(SPECIALS) + 1 + settings.sentinels(length)))
-        batch = objective.batches(_text(length), BATCH_SIZE, length, 0)[0]
+        with exact_widths():
+            batch = objective.batches(_text(length), BATCH_SIZE, length, 0)[0]
         try:
             with torch.device("meta"):
                 model = store.build(architecture, _DummyTokenizer(vocab_size))

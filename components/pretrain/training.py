@@ -27,7 +27,7 @@ from components.core.tracking import Run
 from components.models import store
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
-from components.objectives.examples.batches import Batch, Batches
+from components.objectives.examples.batches import Batch, Batches, exact_widths
 from components.objectives.examples.phases import Phase, Phases
 from components.params import Model
 from components.pretrain.baselines import baseline_metrics
@@ -143,7 +143,8 @@ def set_up(config: Model, start: Path | None) -> Setup:
     def flops_per_token(max_length: int, batch_size: int) -> float:
         # counted on real sequences: made-up ones would not show that a module gets no gradient
         size = min(batch_size, config.objective.flops_batch_size or batch_size)
-        batch = small_batch(objective, valid_text, size, max_length)
+        with exact_widths():
+            batch = small_batch(objective, valid_text, size, max_length)
         return training_flops(model, objective, batch.tensors, untrained, networks.values()) / batch.counts["tokens"]
 
     train = build_phases(config, objective, train_text, flops_per_token)

@@ -249,7 +249,10 @@ def test_batches_have_few_widths_and_none_beyond_what_a_model_reads(max_length):
     drawn = [read[step].tensors for step in range(read.epoch_steps())]
     rows = {batch["ids"].shape[1] for batch in drawn}
     targets = {batch["positions"].shape[1] for batch in drawn}
-    assert rows == {8, 16, 24, 32, 40, 48, 56, max_length} and targets <= {8, 16, 24}
+    assert rows == {8, 16, 24, 32, 40, 48, 56, max_length} and targets <= {4, 8, 12, 16}
+    with batches_module.exact_widths():
+        exact = MaskedBatches(read.config, vocabulary, text, 8, max_length, seed=1)[0].tensors
+    assert exact["ids"].shape[1] == int(exact["lengths"].max()) and torch.equal(exact["ids"], drawn[0]["ids"][:, : exact["ids"].shape[1]])
     longest = {int(batch["lengths"].max()) for batch in drawn}
     assert len(longest) > 40, "the text has rows of all lengths"
 

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
@@ -20,10 +21,10 @@ CHUNK_TOKENS = 2**18
 """Approximate number of tokens in a chunk."""
 BUCKET = 50
 """Batches whose examples are sorted by length together."""
-WIDTH_MULTIPLE = 8
-"""Widths of padded batches are multiples of this, so that few shapes occur. A CPU compiles its bf16 matrix products for each
-shape and keeps the last thousand of them: with any width, half of a small masked model's step went to compiling, and memory
-grew by a gigabyte."""
+TEXT_MULTIPLE, TARGETS_MULTIPLE = 8, 4
+"""The widths of padded sequences, and of the targets in them, are multiples of these, so that few shapes occur. A CPU compiles
+its bf16 matrix products for each shape and keeps the last thousand of them: with any width, half of a small masked model's step
+went to compiling, and memory grew by a gigabyte."""
 
 
 class Batch(NamedTuple):
@@ -165,19 +166,37 @@ def bucket_by_length(examples: np.ndarray, lengths: np.ndarray, batch_size: int,
     return np.concatenate(batches)
 
 
-def rounded_up(width: np.ndarray) -> np.ndarray:
-    """Return the next multiple of WIDTH_MULTIPLE."""
-    return -(-width // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
+_rounds = True
 
 
-def padded_layout(lengths: np.ndarray, batch_size: int, max_length: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """lengths (steps * batch_size,) -> the width of each step, (steps,), and the start of each sequence in a flat array of all steps.
+@contextmanager
+def exact_widths() -> Iterator[None]:
+    """Within it no width is rounded up. FLOPs are counted on such a batch: a rounded one of short sequences is half padding, which
+    is no part of what a recipe costs elsewhere."""
+    global _rounds
+    _rounds = False
+    try:
+        yield
+    finally:
+        _rounds = True
 
-    A width is that of the longest sequence. With `max_length` it is rounded up to WIDTH_MULTIPLE, but not beyond `max_length`,
-    where a model has no positions.
-    """
-    widths = lengths.reshape(-1, batch_size).max(1)
-    if max_length:
-        widths = np.maximum(widths, np.minimum(rounded_up(widths), max_length))
+
+def rounded_up(widths: np.ndarray, multiple: int, most: int) -> np.ndarray:
+    """Return the next multiples of widths, but none beyond `most`, where a model has no positions."""
+    return np.maximum(widths, np.minimum(-(-widths // multiple) * multiple, most)) if _rounds else widths
+
+
+def padded_layout(lengths: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """lengths (steps * batch_size,) -> the width of each step, (steps,), and the start of each sequence in a flat array of all steps."""
+    return laid_out(lengths.reshape(-1, batch_size).max(1), batch_size)
+
+
+def rounded_layout(lengths: np.ndarray, batch_size: int, multiple: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Like `padded_layout`, with widths that are `rounded_up`."""
+    return laid_out(rounded_up(lengths.reshape(-1, batch_size).max(1), multiple, most), batch_size)
+
+
+def laid_out(widths: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the widths, and the start of each sequence in a flat array."""
     per_sequence = np.repeat(widths, batch_size)
     return widths, np.cumsum(per_sequence) - per_sequence

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from components.core.keyed import uniform
-from components.objectives.examples.batches import Batch, Chunk, rounded_up
+from components.objectives.examples.batches import TARGETS_MULTIPLE, Batch, Chunk, rounded_up
 from components.objectives.examples.masked import MaskedBatches
 from components.objectives.scoring import IGNORED
 from components.objectives.subwords.config import SubwordLM
@@ -50,7 +50,7 @@ class SubwordBatches(MaskedBatches):
         key = (self.seed, 0 if self.config.static else self.epoch, self.index, self.selected(step)[:, None], left)
         positions = left + 1 + (uniform(*key, POSITION) * lengths).astype(int)
         counts = begins.sum(1)
-        order = np.argsort(~begins, axis=1, kind="stable")[:, : max(1, rounded_up(counts.max()))]
+        order = np.argsort(~begins, axis=1, kind="stable")[:, : rounded_up(max(1, counts.max()), TARGETS_MULTIPLE, begins.shape[1])]
         real = np.arange(order.shape[1]) < counts[:, None]
         complete = np.zeros((len(labels), arrays["ids"].shape[1]), bool)  # by the position before it: whether a subword is predicted
         complete[np.nonzero(begins)[0], left[begins]] = True

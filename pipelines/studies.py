@@ -134,12 +134,10 @@ def _search(wanted: str, last: int) -> list:
 def champion(name: str) -> str:
     """Register the best model of a study; a line that says which. The choice is made on dev, over variants and seeds."""
     from components.studies import champion as champions
-    from pipelines.execution import graph, repository
+    from pipelines.execution import graph
 
     block = _declared(name)
-    with repository.at_once():
-        unchanged = graph.unchanged(graph.plan([f"study@{name}"]))
-    if f"study@{name}" not in unchanged:
+    if graph.stale([f"study@{name}"]):
         raise SesameError(f"study {name} was not run with the current params and code; run `sesame study {name}` first")
     chosen = champions.best(params.load(), name)
     version = champions.register(name, chosen)

@@ -190,7 +190,7 @@ class Recipe(Block):
         """The recipe with `settings` laid over it, as a search draws them; what has no effect under its method is left out.
         Raise ValidationError where they do not go together."""
         method = settings.get("method", self.method)
-        fields = self.under(settings) | settings
+        fields = self.model_dump(exclude_unset=True) | settings
         return Recipe.model_validate({key: value for key, value in fields.items() if has_effect(key, method)})
 
     def of_start(self, init: str) -> "Recipe":

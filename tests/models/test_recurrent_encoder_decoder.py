@@ -260,7 +260,7 @@ def test_a_task_reads_the_encoder():
 
 def test_what_a_training_takes_is_known_before():
     raw = tiny_params()["models"]["gpt"]
-    architecture = {"name": "recurrent_encoder_decoder", "num_layers": 3, "hidden_size": 16, "max_length": 64}
+    architecture = {"name": "recurrent_encoder_decoder", "num_layers": 3, "hidden_size": 16, "max_length": 12}
     block = params.Model.model_validate(raw | {"architecture": architecture, "objective": {"name": "translation"}, "prompts": []})
     taken = size(block, 40)
     assert taken.parameters == store.count_parameters(store.build(block.architecture, Vocabulary))

@@ -120,8 +120,13 @@ def client():
         mlflow.set_tracking_uri(uri())
         created = mlflow.MlflowClient()
         experiment = created.get_experiment_by_name(EXPERIMENT)
-        if experiment is None:  # a server has its own folder for artifacts
-            created.create_experiment(EXPERIMENT, Path("mlartifacts").resolve().as_uri() if local else None, tags=KIND)
+        if experiment is None:
+            try:  # a server has its own folder for artifacts
+                created.create_experiment(EXPERIMENT, Path("mlartifacts").resolve().as_uri() if local else None, tags=KIND)
+            except mlflow.MlflowException as error:
+                # Another checkout was first, or MLflow sent the request again when a slow server had already followed it.
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
         elif not KIND.items() <= experiment.tags.items():  # created by an older version
             for key, value in KIND.items():
                 created.set_experiment_tag(experiment.experiment_id, key, value)

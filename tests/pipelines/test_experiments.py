@@ -200,6 +200,18 @@ def ledger(inside, monkeypatch):
     tracking.client.cache_clear()
 
 
+def test_an_experiment_that_is_there_a_moment_later_is_used(inside, monkeypatch):
+    """Another checkout creates it in between, or a slow server gets the request for it twice."""
+    from mlflow import MlflowClient
+
+    create = MlflowClient.create_experiment
+    monkeypatch.setattr(MlflowClient, "create_experiment", lambda *given, **named: [create(*given, **named) for _ in range(2)])
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{inside.path}/mlflow.db")
+    tracking.client.cache_clear()
+    assert tracking.connected().get_experiment_by_name(tracking.EXPERIMENT)
+    tracking.client.cache_clear()
+
+
 def test_the_ledgers_lists_and_views(inside, ledger, monkeypatch):
     """Runs judged on dev have their score, worktree runs their experiment; a study and a search are seen by what they compare."""
     monkeypatch.setenv("SESAME_TRACKING", "")

@@ -30,8 +30,8 @@ def saved(step: int) -> bool:
     return any(torch.load(last, weights_only=False)["global_step"] >= step for last in Path(".sesame/checkpoints").glob("gpt-*/last.ckpt"))
 
 
-def processes(slurm: Slurm, *which: str) -> list[psutil.Process]:
-    """Those of the stage on both nodes: itself, `srun` (there are two of each), or the tasks."""
+def processes(slurm: Slurm, *which: str, nodes: tuple[str, ...] = NODES) -> list[psutil.Process]:
+    """Those of the stage on these nodes: itself, `srun` (there are two of each), or the tasks."""
 
     def kind(process: psutil.Process) -> str:
         with suppress(psutil.Error):  # it has just ended
@@ -39,7 +39,7 @@ def processes(slurm: Slurm, *which: str) -> list[psutil.Process]:
             return "srun" if "srun" in program else "task" if "SLURM_STEP_ID" in process.environ() else "stage"
         return ""
 
-    return [process for node in NODES for process in slurm.hosts.processes(node, "components.pretrain") if kind(process) in which]
+    return [process for node in nodes for process in slurm.hosts.processes(node, "components.pretrain") if kind(process) in which]
 
 
 @cluster
@@ -120,6 +120,18 @@ def test_a_node_is_lost_and_slurm_begins_the_job_again(slurm):
     state, said = slurm.ended(job)
     assert state == "COMPLETED" and "resumed at step" in said, said
     same("gpt", alone)
+
+
+@cluster
+def test_a_job_that_lost_a_node_is_cancelled(slurm):
+    """The first task waits for the lost one and hears no signal, and Slurm would wait for it as long as `KillWait` says."""
+    write_params(budget={"steps": 10000}, run=TWO)
+    job = slurm.submit("--nodes=2", command=f"{STAGE} gpt")
+    until(lambda: saved(1))
+    slurm.hosts.lose("two")
+    slurm.do("scancel", job)
+    until(lambda: not processes(slurm, "stage", "srun", "task", nodes=("one",)))
+    assert slurm.ended(job)[0] == "CANCELLED"
 
 
 def test_no_job_and_too_few_nodes_are_lines(project):

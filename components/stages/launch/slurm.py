@@ -18,6 +18,9 @@ from components.params import Running
 from components.stages.launch.agent import environment, network_interface, processes_per_node
 from components.stages.launch.store import HEAD, PATIENCE, announced_end
 
+GRACE = 10
+"""Seconds in which the tasks may end by themselves when the stage is stopped; Slurm's own patience (`KillWait`) is 30 or more."""
+
 
 def run_srun(run: Running, command: list[str]) -> NoReturn:
     """Have `srun` start the processes, one for each device of each node of the job, wait for them, and exit as the first that failed."""
@@ -39,6 +42,10 @@ def run_srun(run: Running, command: list[str]) -> NoReturn:
     def stop(number: int, _: object) -> None:
         stopped.append(number)
         child.terminate()
+        # The first task does not hear of it while it waits for a lost node, and `srun` waits for the task.
+        end = threading.Timer(GRACE, child.kill)  # all tasks end with this process, see `prepare_task`
+        end.daemon = True
+        end.start()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)

@@ -509,7 +509,7 @@ def test_the_tutorial_of_a_model_from_elsewhere(journey):
     small = {"[gpt, bert, published]": "[bert, published]", "[pairs, pairs_core]": "[pairs]", "tasks: [snli]": "tasks: [same]"}
     outputs = follow(journey, "tutorial_model.md", small | {"--corpus english": "--corpus tiny", "*play*": "*dog*"})
     [filled] = [output for command, output in outputs.items() if "generate" in command]
-    assert re.search(r"^the old ?\S+ lives near the river \.$", filled, re.M)  # a piece may go on with the word before
+    assert re.search(r"^the old(?! \[MASK\]) ?\S+ lives near the river \.$", filled, re.M)  # a piece may go on with the word before
     asked = outputs["sesame run evaluate report"]
     score = r" +pairs +accuracy +([\d.]+ ± [\d.]+) "
     assert re.search(rf"^bert{score}", asked, re.M)[1] == re.search(rf"^published{score}", asked, re.M)[1], "the same model"

@@ -55,7 +55,7 @@ def test_each_fits_the_projects_params(file, name):
     assert file.read_text() == after
 
 
-@pytest.mark.parametrize("name", ["pairs_files", "probes_files", "attention_files", "sentence_probes"])
+@pytest.mark.parametrize("name", ["pairs_files", "babylm_files", "probes_files", "attention_files", "sentence_probes"])
 def test_each_of_the_evaluations_fits_the_projects_params(file, name):
     """Each says which models it asks, since not every model can be asked everything."""
     data = "." if name.endswith("_files") else None

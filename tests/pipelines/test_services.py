@@ -196,6 +196,7 @@ def test_a_database_that_is_away_costs_seconds_and_keeps_its_password(lab, monke
     lab.write("step.py", textwrap.dedent(STEP)).stages(STEPS)
     output = lab.sesame("run")
     assert "3 stages: 0 cached, 3 done, 0 failed" in output
+    assert output.count("done in") == 3, "the time of a stage is said once"
     assert output.count("warning: MLflow at postgresql://127.0.0.1:9/mlflow is not usable") == output.count("warning") == 1
     said = lab.sesame("runs", code=1)
     assert said.startswith("sesame: MLflow at postgresql://127.0.0.1:9/mlflow is not usable: ") and said.count("\n") == 1

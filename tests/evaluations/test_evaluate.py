@@ -90,6 +90,11 @@ def test_published_pairs_are_a_source(asking):
     assert measured["error"] == pytest.approx(paradigms.std() / 2**0.5), "over paradigms, whose pairs are made by one template"
     assert items.groupby("paradigm")["weight"].sum().to_numpy() == pytest.approx(2, abs=1e-5)
     with open("params.yaml", "w") as file:
+        YAML().dump(asking | {"evaluations": {"pairs": own | {"pairs_per_paradigm": 2}}}, file)
+    assert "3 of 4 pairs drawn, at most 2 of each paradigm" in ran("evaluations", "pairs")
+    measured = json.loads(Path("data/metrics/evaluation/pairs.json").read_text())
+    assert measured["pairs"] == 3 and measured["available"] == 4
+    with open("params.yaml", "w") as file:
         YAML().dump(asking | {"evaluations": {"pairs": own | {"shared_words": True}}}, file)
     ran("evaluations", "pairs")
     ran("evaluations.evaluate", "gpt-pairs")
@@ -104,6 +109,7 @@ def test_published_pairs_are_a_source(asking):
     [
         ({"reader": "blimp"}, "reader has no effect: without a source, pairs are generated"),
         ({"columns": {"good": "a"}}, "columns has no effect: without a source"),
+        ({"pairs_per_paradigm": 9}, "pairs_per_paradigm has no effect: without a source, pairs are generated"),
         ({"shared_words": True}, "shared_words has no effect: generated pairs differ in one word"),
         ({"source": {"kind": "files", "paths": ["x"]}, "core": True}, "core has no effect: it selects generated pairs"),
         ({"source": {"kind": "files", "paths": ["x"]}, "reader": "zorro", "columns": {}}, "columns has no effect: reader zorro"),

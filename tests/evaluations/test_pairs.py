@@ -118,6 +118,14 @@ def test_zorro_has_the_wrong_line_first():
     assert pair == Pair("x-y-0", "x-y", "x", "a.", "b.")
 
 
+def test_pairs_are_drawn_of_each_paradigm():
+    pool = [Pair(f"{paradigm}-{i}", paradigm, "p", f"a {i}", f"b {i}") for i in range(50) for paradigm in ("one", "two")]
+    chosen = pairs.drawn([*pool, PAIR], 10, seed=1)
+    assert [sum(pair.paradigm == paradigm for pair in chosen) for paradigm in ("one", "two", "is/are")] == [10, 10, 1]
+    assert chosen == [pair for pair in [*pool, PAIR] if pair in chosen], "in their order"
+    assert chosen == pairs.drawn([*pool, PAIR], 10, seed=1) != pairs.drawn([*pool, PAIR], 10, seed=2)
+
+
 SETS = Path(__file__).parents[3] / "shared/data/minimal_pairs"  # beside the checkout
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import model_validator
 
-from components.core.config import Added, Block, DrawnSeed
+from components.core.config import Added, Block, Count, DrawnSeed
 from components.evaluations.config import EvaluationBlock, Files
 
 
@@ -40,8 +40,11 @@ class MinimalPairs(EvaluationBlock):
     shared_words: Annotated[bool, Added(neutral=False)] = False
     """Score only the words that both sentences have, given the others (CrowS-Pairs, Nangia et al. 2020, section 4): a rare name
     makes its sentence no less probable then. The paper masks one token at a time, this lab the rest of its word, too."""
+    pairs_per_paradigm: Annotated[Count | None, Added(neutral=None)] = None
+    """Of a source: at most so many pairs of each paradigm, drawn by `seed`; null: all. A masked model reads a sentence once for each of
+    its tokens, and published sets have a thousand pairs of a paradigm."""
     seed: DrawnSeed
-    """Draws the generated pairs, as many with one word as with the other."""
+    """Draws the generated pairs, as many with one word as with the other, or the pairs of each paradigm."""
 
     @model_validator(mode="after")
     def settings_have_an_effect(self):
@@ -49,6 +52,7 @@ class MinimalPairs(EvaluationBlock):
             raise ValueError(f"{'columns' if self.columns else 'reader'} has no effect: without a source, pairs are generated")
         if self.source is None:
             self.refuse_idle(["shared_words"], "generated pairs differ in one word, which is what is asked")
+            self.refuse_idle(["pairs_per_paradigm"], "without a source, pairs are generated")
         if self.source and self.core:
             raise ValueError("core has no effect: it selects generated pairs, and these have a source")
         if self.columns and self.reader != "table":

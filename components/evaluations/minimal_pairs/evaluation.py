@@ -55,7 +55,12 @@ def _published(block: MinimalPairs) -> tuple[list[pairs.Pair], dict]:
         read = readers.table(files, readers.Columns(**(block.columns or PairColumns()).model_dump()))
     else:
         read = readers.READERS[block.reader](files)
-    return pairs.checked(read, block.source.shown), {}
+    available = pairs.checked(read, block.source.shown)
+    if not (most := block.pairs_per_paradigm):
+        return available, {}
+    chosen = pairs.drawn(available, most, block.seed)
+    print(f"{len(chosen):,} of {len(available):,} pairs drawn, at most {most:,} of each paradigm")
+    return chosen, {"available": len(available)}
 
 
 def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str) -> Answers:

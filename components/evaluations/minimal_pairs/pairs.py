@@ -1,11 +1,13 @@
 """A minimal pair, files of pairs, and their checks."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from components.core.errors import SesameError
+from components.core.keyed import generator
 from components.core.storage import output
 from components.stages.outputs import read_lines, reading
 
@@ -42,6 +44,17 @@ def checked(pairs: Iterable[Pair], place: str = "pairs") -> list[Pair]:
     if not valid:
         raise SesameError(f"{place}: no pairs")
     return list(valid.values())
+
+
+def drawn(pairs: Sequence[Pair], per_paradigm: int, seed: int) -> list[Pair]:
+    """At most so many pairs of each paradigm, in their order."""
+    met: Counter[str] = Counter()
+    chosen = []
+    for i in generator(seed).permutation(len(pairs)).tolist():
+        met[pairs[i].paradigm] += 1
+        if met[pairs[i].paradigm] <= per_paradigm:
+            chosen.append(i)
+    return [pairs[i] for i in sorted(chosen)]
 
 
 def write(path: Path, pairs: Sequence[Pair]) -> None:

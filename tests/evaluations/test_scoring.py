@@ -167,6 +167,7 @@ def test_shared_words_are_scored_given_the_others(name, tokens):
     """As CrowS-Pairs does (Nangia et al. 2020, section 4): without the words in which the sentences of a pair differ."""
     good, bad = "the old dog sees a ball .", "the cats see the ball ."
     assert alignment.shared_words(good, bad) == ([(0, 3), (19, 23), (24, 25)], [(0, 3), (17, 21), (22, 23)])
+    assert alignment.shared_words("हिन्दी है", "हिन्दी था")[0] == [(0, 6)], "combining marks are of their word"
     model = built(name, tokens)
     scores = scoring.score_shared_words(model, tokens, [Pair("0", "a", "a", good, bad), Pair("1", "a", "a", bad, good)])
     for sentence, others, score in ((good, [(4, 18)], scores[0][0]), (bad, [(4, 16)], scores[1][0])):

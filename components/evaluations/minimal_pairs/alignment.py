@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
-from components.core.words import HAN, JOINER, MARKS, NON_JOINER, OTHERS
+from components.core.words import HAN, JOINER, MARKS, NON_JOINER, OTHERS, WORD
 
 LETTER = rf"(?![{HAN}{OTHERS}])\w"
 WITHIN = MARKS + JOINER + NON_JOINER
@@ -46,13 +46,14 @@ def single_word(good: list[int], bad: list[int], words: list[int], other_words: 
     return differ[0] if complete else None
 
 
-WORD = re.compile(r"\w+|[^\w\s]")
+SHARED = re.compile(rf"{WORD}|[^\w\s]")
+"""A word with its combining marks, or another character."""
 Spans = list[tuple[int, int]]
 
 
 def shared_words(one: str, other: str) -> tuple[Spans, Spans]:
     """The first and last characters of the words that both texts have in the same order, in each text."""
-    words = [list(WORD.finditer(text)) for text in (one, other)]
+    words = [list(SHARED.finditer(text)) for text in (one, other)]
     matcher = SequenceMatcher(None, *([word[0] for word in side] for side in words), autojunk=False)
     shared = [(a + i, b + i) for a, b, size in matcher.get_matching_blocks() for i in range(size)]
     return [words[0][a].span() for a, _ in shared], [words[1][b].span() for _, b in shared]

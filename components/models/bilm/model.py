@@ -37,7 +37,7 @@ class CharacterCNN(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """ids (batch, length) -> (batch, length, projection_size). Each different token is computed once."""
         unique, inverse = torch.unique(ids, return_inverse=True)
-        # to one of few sizes, as in `rounded_layout`: a CPU compiles a convolution for each number of tokens
+        # to one of few sizes, as in `padded_layout`: a CPU compiles a convolution for each number of tokens
         unique = pad(unique, (0, -len(unique) % TOKENS_MULTIPLE))
         x = self.embedding(self.characters[unique]).transpose(1, 2)  # (tokens, char_embedding_size, bytes)
         x = torch.cat([relu(convolution(x).amax(2)) for convolution in self.convolutions], 1)

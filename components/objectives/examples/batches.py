@@ -186,17 +186,11 @@ def rounded_up(widths: np.ndarray, multiple: int, most: int) -> np.ndarray:
     return np.maximum(widths, np.minimum(-(-widths // multiple) * multiple, most)) if _rounds else widths
 
 
-def padded_layout(lengths: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """lengths (steps * batch_size,) -> the width of each step, (steps,), and the start of each sequence in a flat array of all steps."""
-    return laid_out(lengths.reshape(-1, batch_size).max(1), batch_size)
+def padded_layout(lengths: np.ndarray, batch_size: int, multiple: int = 1, most: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """lengths (steps * batch_size,) -> the width of each step, (steps,), and the start of each sequence in a flat array of all steps.
 
-
-def rounded_layout(lengths: np.ndarray, batch_size: int, multiple: int, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Like `padded_layout`, with widths that are `rounded_up`."""
-    return laid_out(rounded_up(lengths.reshape(-1, batch_size).max(1), multiple, most), batch_size)
-
-
-def laid_out(widths: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the widths, and the start of each sequence in a flat array."""
+    A width is that of the step's longest sequence, `rounded_up`.
+    """
+    widths = rounded_up(lengths.reshape(-1, batch_size).max(1), multiple, most)
     per_sequence = np.repeat(widths, batch_size)
     return widths, np.cumsum(per_sequence) - per_sequence

@@ -18,7 +18,7 @@ from components.objectives.examples.batches import (
     Chunk,
     bucket_by_length,
     chunk_bounds,
-    rounded_layout,
+    padded_layout,
 )
 from components.objectives.examples.config import MaskedInputs
 from components.objectives.examples.segments import document_windows, full_sentences, ranges, segment_pairs
@@ -142,7 +142,7 @@ class MaskedBatches(Batches):
         else:
             inputs, targets = mask(tokens, sizes.sum(1), self.config, self.ordinary, key, selected, opens_word)
 
-        widths, begins = rounded_layout(lengths, self.batch_size, TEXT_MULTIPLE, self.max_length)
+        widths, begins = padded_layout(lengths, self.batch_size, TEXT_MULTIPLE, self.max_length)
         ids, segment_ids = np.zeros((2, self.batch_size * widths.sum()), np.int64)
         ids[ranges(begins, lengths)] = SEP  # overwritten by all other tokens
         ids[begins], ids[begins[sequence] + position] = CLS, inputs
@@ -151,7 +151,7 @@ class MaskedBatches(Batches):
 
         of_target = sequence[targets]
         target_counts = np.bincount(of_target, minlength=len(selected))
-        target_widths, begins = rounded_layout(target_counts, self.batch_size, TARGETS_MULTIPLE, self.max_length)
+        target_widths, begins = padded_layout(target_counts, self.batch_size, TARGETS_MULTIPLE, self.max_length)
         size = self.batch_size * target_widths.sum()
         positions, labels = np.zeros(size, np.int64), np.full(size, IGNORED)
         at = begins[of_target] + np.arange(len(of_target)) - (np.cumsum(target_counts) - target_counts)[of_target]

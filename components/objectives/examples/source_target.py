@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from components.models.contract import LanguageModel
-from components.objectives.examples.batches import TEXT_MULTIPLE, Chunk, Tensors, rounded_layout
+from components.objectives.examples.batches import TEXT_MULTIPLE, Chunk, Tensors, padded_layout
 from components.objectives.examples.segments import ranges
 from components.objectives.sampling import generate
 from components.objectives.scoring import IGNORED, logit_chunk_size
@@ -32,7 +32,7 @@ def source_target_chunk(
     """
     flat = {}
     for name, side in (("ids", source), ("targets", target)):
-        widths, begins = rounded_layout(side.lengths, batch_size, TEXT_MULTIPLE, max_length)
+        widths, begins = padded_layout(side.lengths, batch_size, TEXT_MULTIPLE, max_length)
         ids = np.full(batch_size * widths.sum(), PAD)
         ids[ranges(begins, side.lengths)] = side.ids
         flat[name] = (ids, widths)

@@ -30,7 +30,7 @@ def steps(optimizer, module: nn.Module, count: int, rows: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("shape", [(24, 12), (12, 24)])
 def test_a_matrix_moves_as_under_torchs_muon(shape):
-    """But for the precision: theirs multiplies in bfloat16."""
+    """But for the precision: theirs always multiplies in bfloat16."""
     torch.manual_seed(0)
     ours = nn.Linear(shape[1], shape[0], bias=False)
     theirs, rows = copy.deepcopy(ours), torch.randn(64, shape[1])

@@ -30,6 +30,8 @@ from components.models import store
 from components.objectives.examples.masked import scatter_targets
 from components.objectives.scoring import IGNORED
 from components.optimizers import parameter_groups
+from components.optimizers.muon import config
+from components.optimizers.muon import optimizer as muon
 from components.pretrain.cost import matmul_peak, training_flops
 from components.pretrain.data import PretrainData
 from components.pretrain.module import Pretraining
@@ -145,6 +147,27 @@ def test_step(name, size):
     flops = training_flops(models[0], objective, batch.tensors, objective.untrained(models[0])) / batch.counts["tokens"]
     peak = matmul_peak(torch.device("cpu"), torch.bfloat16 if BF16 else torch.float32, 2.0)
     record(f"share of the matmul peak, {name} {size}", flops * tokens / seconds[0] / 1e9, peak / 1e9, "GFLOP/s", "a matmul of 1024")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_update_by_muon(size):
+    """One update of all weights by Muon, beside torch's Muon for the matrices with AdamW for the rest, and beside AdamW alone."""
+    layers, hidden, threads = SIZES[size]
+    compute.prepare(threads)
+    block = ours("decoder", layers, hidden, threads)
+    models = [store.build(block.architecture, PIECES) for _ in range(3)]
+    for model in models:
+        for parameter in model.parameters():
+            parameter.grad = torch.randn_like(parameter)
+    stacked = {id(weight) for layer in models[1].stacked() for weight in layer.parameters() if weight.ndim == 2}
+    apart = [[weight for weight in models[1].parameters() if (id(weight) in stacked) == inside] for inside in (True, False)]
+    theirs = [torch.optim.Muon(apart[0]), AdamW(apart[1], fused=True)]
+    settings = config.Muon(name="muon", learning_rate=1e-3)
+    own = muon.build(settings, models[0], models[0].stacked(), lambda _: 0)
+    adamw = AdamW(parameter_groups(models[2], 1e-3, 0.01), fused=True)
+    seconds = best(own.step, lambda: [optimizer.step() for optimizer in theirs], adamw.step)
+    record(f"update by Muon, {size}", 1 / seconds[0], 1 / seconds[1], "updates/s", "torch's Muon and AdamW")
+    record(f"update by Muon against AdamW, {size}", 1 / seconds[0], 1 / seconds[2], "updates/s", "AdamW")
 
 
 def permuted(model: torch.nn.Module, rows: dict[str, torch.Tensor]) -> torch.Tensor:

@@ -10,6 +10,7 @@ from components import optimizers, params
 from components.core.errors import SesameError
 from components.models import store
 from components.optimizers.adamw.config import AdamW
+from components.optimizers.muon import optimizer as optimizer_of_muon
 from components.optimizers.muon.config import Muon
 from components.optimizers.muon.optimizer import orthogonal
 from tests.conftest import tiny_params
@@ -43,23 +44,39 @@ def test_a_matrix_moves_as_under_torchs_muon(shape):
 
 
 def test_singular_values_come_near_one():
-    values = torch.linalg.svdvals(orthogonal(torch.randn(48, 16, generator=torch.Generator().manual_seed(1)), 5))
+    values = torch.linalg.svdvals(orthogonal(torch.randn(1, 48, 16, generator=torch.Generator().manual_seed(1)), 5))
     assert values.min() > 0.6 and values.max() < 1.3
 
 
 def test_query_key_and_value_are_matrices_of_their_own(tokens):
     """What turns one leaves the others; all else is AdamW's, with its rate."""
     model = store.build(params.check(tiny_params()).models["gpt"].architecture, tokens)
-    settings = Muon(name="muon", learning_rate=1e-3)
+    settings = Muon(name="muon", learning_rate=1e-3, weight_decay=0)
     optimizer = built(settings, model, model.stacked())
     counts = {group["matrices"]: sum(p.numel() for p in group["params"]) for group in optimizer.param_groups if group["matrices"]}
     layers = [p for layer in model.stacked() for p in layer.parameters() if p.ndim == 2]
     assert sum(counts.values()) == sum(p.numel() for p in layers) and set(counts) == {1, 3}
     assert {group["full_lr"] for group in optimizer.param_groups} == {1e-3, 0.02}
     weight = model.stacked()[0].attention.query_key_value.weight
-    whole = torch.randn_like(weight)
-    apart = optimizer._orthogonal(whole, 3)
-    assert torch.equal(apart[: len(whole) // 3], orthogonal(whole[: len(whole) // 3], 5))
+    before, weight.grad = weight.detach().clone(), torch.randn_like(weight)
+    optimizer.step()
+    query = slice(len(weight) // 3)
+    alone = orthogonal(weight.grad[None, query], 5)[0]
+    assert ((before - weight)[query] / 0.02 - alone).norm() < 0.05 * alone.norm()  # in bf16, where the hardware has it
+
+
+def test_small_matrices_are_updated_together_as_each_alone(monkeypatch, tokens):
+    models = [store.build(params.check(tiny_params()).models["gpt"].architecture, tokens) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    before = [parameter.detach().clone() for parameter in models[0].parameters()]
+    for model, together in zip(models, (2**22, 1), strict=True):
+        monkeypatch.setattr(optimizer_of_muon, "TOGETHER", together)
+        torch.manual_seed(0)
+        for parameter in model.parameters():
+            parameter.grad = torch.randn_like(parameter)
+        built(Muon(name="muon", learning_rate=1e-3), model, model.stacked()).step()
+    for own, alone, start in zip(models[0].parameters(), models[1].parameters(), before, strict=True):
+        assert (own - alone).norm() <= 0.02 * (alone - start).norm()
 
 
 @pytest.mark.parametrize("settings", [AdamW(learning_rate=1e-2), Muon(name="muon", learning_rate=1e-2)], ids=["adamw", "muon"])

@@ -5,6 +5,7 @@ implemented here, and a test compares it with torch's.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -23,6 +24,9 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of the polynomial ax + bx^3 + cx^5, which maps singular values in (0, 1] to values near 1."""
 FUSED = {"query_key_value": 3, "key_value": 2}
 """Linear layers whose weight consists of several matrices, stacked by rows: each is orthogonalised separately."""
+TOGETHER = 2**22
+"""Numbers in the weights of one shape that are updated together. Of small matrices the calls take longer than the products; all updates
+of a large model would take its memory once more."""
 GATES = {nn.LSTM: 4, nn.GRU: 3}
 """Gates of recurrent layers, whose matrices are stacked as well."""
 
@@ -73,18 +77,40 @@ class Muon(AdamW):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
         groups = self.param_groups
+        by_shape: dict[tuple[int, int], list[tuple[Tensor, dict[str, Any]]]] = defaultdict(list)
         for group in groups:
             for parameter in group["params"] if group["matrices"] else ():
                 if parameter.grad is not None:
-                    self._update_matrix(parameter, group)
+                    by_shape[parameter.shape[0] // group["matrices"], parameter.shape[1]].append((parameter, group))
+        for shape, weights in by_shape.items():
+            together = max(1, TOGETHER // weights[0][0].numel())
+            for first in range(0, len(weights), together):
+                self._update_matrices(weights[first : first + together], *shape)
         self.param_groups = [group for group in groups if not group["matrices"]]
         try:
             super().step()
         finally:
             self.param_groups = groups
 
-    def _update_matrix(self, parameter: Tensor, group: dict[str, Any]) -> None:
-        """Decay a matrix and add its orthogonalised update, unless `found_inf` reports a non-finite gradient."""
+    def _update_matrices(self, weights: list[tuple[Tensor, dict[str, Any]]], rows: int, columns: int) -> None:
+        """Decay weights and add their orthogonalised updates, unless `found_inf` reports a non-finite gradient.
+
+        A weight is (count * rows, columns). A sharded update is gathered first: complete matrices are needed.
+        """
+        rates, updates = zip(*(self._momentum(parameter, group["lr"]) for parameter, group in weights), strict=True)
+        complete = [update.full_tensor() if isinstance(update, DTensor) else update for update in updates]
+        matrices = orthogonal(torch.cat([update.view(-1, rows, columns) for update in complete]), self.iterations)
+        matrices *= math.sqrt(max(1.0, rows / columns))
+        parts = matrices.split([group["matrices"] for _, group in weights])
+        for (parameter, group), rate, part in zip(weights, rates, parts, strict=True):
+            change = part.reshape(parameter.shape)
+            if isinstance(parameter, DTensor):
+                change = distribute_tensor(change, parameter.device_mesh, parameter.placements)
+            parameter.mul_(1 - rate * group["weight_decay"])
+            parameter.sub_(rate * change)
+
+    def _momentum(self, parameter: Tensor, rate: float) -> tuple[float | Tensor, Tensor]:
+        """Move a weight's momentum by its gradient. Return the rate, 0 where the gradient is not finite, and Nesterov's update."""
         if not (state := self.state[parameter]):
             # AdamW expects a step in each state when it loads them
             state |= {"step": torch.zeros((), dtype=torch.float32, device=parameter.device), "momentum": torch.zeros_like(parameter)}
@@ -92,34 +118,26 @@ class Muon(AdamW):
         bad = getattr(self, "found_inf", None)
         gradient = parameter.grad if bad is None else torch.where(bad > 0, 0.0, parameter.grad)
         mean = momentum.lerp(gradient, 1 - self.momentum)
-        update, rate = gradient.lerp(mean, self.momentum), group["lr"]
+        update = gradient.lerp(mean, self.momentum)
         if bad is not None:
             mean, rate = torch.where(bad > 0, momentum, mean), torch.where(bad > 0, 0.0, rate)
         momentum.copy_(mean)
-        parameter.mul_(1 - rate * group["weight_decay"])
-        parameter.sub_(rate * self._orthogonal(update, group["matrices"]))
-
-    def _orthogonal(self, update: Tensor, count: int) -> Tensor:
-        """update (count * rows, columns) -> the same shape. A sharded update is gathered first: it needs complete matrices."""
-        if isinstance(update, DTensor):
-            full = self._orthogonal(update.full_tensor(), count)
-            return distribute_tensor(full, update.device_mesh, update.placements)
-        matrices = [orthogonal(matrix, self.iterations) for matrix in update.chunk(count)]
-        return torch.cat([matrix * math.sqrt(max(1.0, matrix.shape[0] / matrix.shape[1])) for matrix in matrices])
+        return rate, update
 
 
-def orthogonal(matrix: Tensor, iterations: int) -> Tensor:
-    """Return the matrix with singular values near 1, by Newton-Schulz iterations; in bfloat16 where the hardware multiplies it."""
-    x = matrix.bfloat16() if matrix.is_cuda or _cpu_multiplies_bf16() else matrix.float()
-    tall = x.shape[0] > x.shape[1]
+def orthogonal(matrices: Tensor, iterations: int) -> Tensor:
+    """matrices (count, rows, columns) -> the same with singular values near 1, by Newton-Schulz iterations; computed in bfloat16 where
+    the hardware multiplies it."""
+    x = matrices.bfloat16() if matrices.is_cuda or _cpu_multiplies_bf16() else matrices.float()
+    tall = x.shape[1] > x.shape[2]
     x = x.mT if tall else x  # which makes the square products smaller
-    x = x / (x.norm() + 1e-7)
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     a, b, c = COEFFICIENTS
     for _ in range(iterations):
         square = x @ x.mT
-        polynomial = torch.addmm(square, square, square, beta=b, alpha=c)
-        x = torch.addmm(x, polynomial, x, beta=a)
-    return (x.mT if tall else x).to(matrix.dtype)
+        polynomial = torch.baddbmm(square, square, square, beta=b, alpha=c)
+        x = torch.baddbmm(x, polynomial, x, beta=a)
+    return (x.mT if tall else x).to(matrices.dtype)
 
 
 @cache

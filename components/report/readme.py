@@ -160,6 +160,29 @@ def published_pairs() -> str:
     return table(["set", "model", "right ± error", "random weights", "unigram", "bigram", "pairs"], body)
 
 
+def babylm() -> str:
+    """BabyLM's small track: our models, what counts of words give, and published systems; the share of right pairs in percent."""
+    if not (RESULTS / "babylm.csv").exists():
+        return "Not run yet."
+    sets = ("blimp_filtered", "supplement", "zorro")
+    asked = {(row["model"], row["evaluation"]): row for row in rows("babylm", RESULTS) if row["group"] == "all"}
+
+    def percent(row: dict[str, str], column: str, error: str = "") -> str:
+        return f"{100 * float(row[column]):.1f}" + (f" ± {100 * float(row[error]):.1f}" if error else "")
+
+    body = []
+    for model in rows("babylm_pretraining", RESULTS):
+        of_model = [asked[model["model"], name] for name in sets]
+        size = f"{int(model['parameters']) / 1e6:.1f} M"
+        body.append([model["model"].replace("_", " "), size, *(percent(row, "score", "error") for row in of_model), "this page"])
+        body.append(["its random weights", size, *(percent(row, "random") for row in of_model), ""])
+    for order in ("unigram", "bigram", "trigram"):
+        body.append([order, "", *(percent(asked[model["model"], name], order) for name in sets), "counts of the same text"])
+    for row in rows("babylm_published", RESULTS):
+        body.append([f"{row['system']}, {row['words']} words", "", row["blimp_filtered"] or "–", "–", row["zorro"] or "–", row["source"]])
+    return table(["system", "parameters", "filtered BLiMP", "supplement", "Zorro", "from"], body)
+
+
 def probes() -> str:
     """For each probe the score of every layer, and the references of the best one."""
     layers: dict[tuple[str, str], list[dict[str, str]]] = {}
@@ -276,7 +299,7 @@ TABLES = {
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
     "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes,
     "sentence_probes": sentence_probes, "attention": attention, "rates": rates, "warmup": warmup,
-    "attention_cost": attention_cost,
+    "attention_cost": attention_cost, "babylm": babylm,
 }  # fmt: skip
 
 

@@ -24,7 +24,10 @@ from pipelines.money import trainings
 START, TUNING_START = 25.0, 12.0
 """Seconds of a pre-training and of a fine-tuning that are not training: imports, validation, samples, writing."""
 SHARES = {"32-true": 0.5, "bf16-mixed": 0.04}
-"""Share of the matmul peak where no past training has told its `peak_share`: that of the default models, on CPUs without and with AMX."""
+"""Share of the matmul peak where no past training has told its `peak_share`: that of the default's GPT, on CPUs without and with AMX."""
+SHARES_FLOPS, HIGHEST_SHARE = 4e6, 0.5
+"""FLOPs of a token in that GPT. The share grows with their square root, up to a half: of small models memory traffic takes most of a step.
+On a CPU with AMX it was .04 and .03 for GPT and BERT of 2 x 128, .12 and .09 for those of 6 x 256."""
 RESIDENT = 700 * 2**20
 """Bytes of Python, torch and Lightning: what the smallest training takes."""
 HERE, ELSEWHERE, ALIKE, COUNTED = "past runs here", "past runs on other machines", "runs of like models", "counted FLOPs"
@@ -161,7 +164,7 @@ def _counted(work: trainings.Training, lefts: Mapping[str, dict]) -> Estimate:
         seconds = START + 60 * work.model.budget.minutes * work.runs
     else:
         tokens = work.tokens(size.flops, work.model.batch_size * work.model.architecture.max_length)
-        speed = machine.peak * _share(machine.precision, lefts) * work.devices
+        speed = machine.peak * _share(machine.precision, lefts, size.flops) * work.devices
         seconds = (TUNING_START if work.tuning else START) + tokens * size.flops / speed
     sharded = work.devices if not work.tuning and work.model.run.strategy == "fsdp" else 1
     memory = size.memory(work.rows, sharded, machine.precision) + (0 if machine.gpu_memory else RESIDENT)
@@ -169,11 +172,15 @@ def _counted(work: trainings.Training, lefts: Mapping[str, dict]) -> Estimate:
     return Estimate(seconds, memory, disk, COUNTED, machine.gpu_memory)
 
 
-def _share(precision: str, lefts: Mapping[str, dict]) -> float:
-    """The median of past pre-trainings in this precision."""
-    past = [metrics for name, metrics in sorted(lefts.items()) if name.startswith("pretrain@")]
-    known = [metrics["peak_share"] for metrics in past if metrics.get("precision") == precision and metrics.get("peak_share")]
-    return statistics.median(known) if known else SHARES.get(precision, SHARES["32-true"])
+def _share(precision: str, lefts: Mapping[str, dict], flops: float) -> float:
+    """Of a model with so many FLOPs a token: the median of what past pre-trainings in this precision foretell."""
+    past = [metrics for name, metrics in sorted(lefts.items()) if name.startswith("pretrain@") and metrics.get("precision") == precision]
+    known = [
+        metrics["peak_share"] * (flops * metrics["cost"]["tokens"] / metrics["cost"]["flops"]) ** 0.5
+        for metrics in past if metrics.get("peak_share") and metrics["cost"].get("flops")
+    ]  # fmt: skip
+    assumed = SHARES.get(precision, SHARES["32-true"]) * (flops / SHARES_FLOPS) ** 0.5
+    return min(HIGHEST_SHARE, statistics.median(known) if known else assumed)
 
 
 def of(names: Collection[str], all_params: params.Params) -> dict[str, Estimate]:

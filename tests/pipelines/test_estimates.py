@@ -153,6 +153,22 @@ def test_a_past_run_counts_in_proportion(empty):
     assert of()[0] == (ELSEWHERE, 180 + estimates.START)
 
 
+def test_a_wider_model_comes_closer_to_the_matmuls_speed(empty):
+    """Its time grows with the square root of its FLOPs, until it has half of the matmul's speed."""
+    raw = tiny_params()
+    told = {"peak_share": 0.01, "precision": "bf16-mixed", "cost": {"tokens": 100, "flops": 4e8}}
+    past = {"pretrain@bert": told, "finetune@bert-same": told | {"peak_share": 0.9}, "pretrain@gpt": told | {"precision": "32-true"}}
+    shares = [estimates._share("bf16-mixed", past, flops) for flops in (4e6, 4e7, 4e12)]
+    assert shares == pytest.approx([0.01, 0.01 * 10**0.5, 0.5])
+    raw["models"]["bert"] |= {"budget": {"tokens": 10**9}, "trainer": {"precision": "32-true"}}
+    narrow, wide = (
+        estimates.of(["pretrain@bert"], params.check(raw | {"models": raw["models"] | {"bert": raw["models"]["bert"] | {
+            "architecture": raw["models"]["bert"]["architecture"] | {"hidden_size": width}}}}))["pretrain@bert"].seconds
+        for width in (32, 128)
+    )  # fmt: skip
+    assert narrow < wide < 6 * narrow
+
+
 def test_the_past_of_another_model_says_nothing(empty):
     raw = tiny_params()
     ran(empty, raw, "pretrain@bert", {"seconds": 5e5, "tokens": 1000, "flops": 9e6}, steps=10)

@@ -63,6 +63,7 @@ from components.params.sources import (
     FilesSource,
     HubModelSource,
     HubSource,
+    ImagesSource,
     PypiSource,
     Source,
     SyntheticSource,

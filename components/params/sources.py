@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from components.core.config import Address, Block, Count, Globs, PathOrAddress, Seed, Sha256
 from components.core.errors import without_secrets
@@ -137,4 +137,34 @@ class SyntheticSource(Block):
         return f"{self.problem} of up to {self.operators} operators, {self.part}"
 
 
-Source = Annotated[PypiSource | UrlSource | FilesSource | BucketSource | HubSource | SyntheticSource, Field(discriminator="kind")]
+class ImagesSource(Block):
+    """Images as texts with a character for each pixel, and the name of the folder that each is in, by which data sets give its class. Read
+    with `format: parquet`: the columns are `pixels` and `folder`."""
+
+    kind: Literal["images"]
+    source: Annotated[PypiSource | UrlSource | FilesSource | BucketSource, Field(discriminator="kind")]
+    """Image files, or with `members` local archives of them."""
+    members: list[str] = []
+    """Globs of the images inside local zip or tar archives: `train/*/*.png`."""
+    side: Annotated[int, Field(ge=2, le=256)] = 14
+    """Each image is made this wide and high, in pixels; one that is no square is squeezed."""
+    colours: Literal["grey", "rgb"] = "grey"
+    """One channel or three."""
+    levels: Annotated[int, Field(ge=2, le=16)] = 8
+    """Of each channel; with `rgb` there are levels^3 colours."""
+
+    @model_validator(mode="after")
+    def members_are_of_local_archives(self):
+        if self.members and self.source.kind != "files":
+            raise ValueError(f"members has no effect: a {self.source.kind} source has its own; give them there")
+        return self
+
+    @property
+    def shown(self) -> str:
+        """For cards and messages, without secrets."""
+        return f"images of {self.source.shown}"
+
+
+Source = Annotated[
+    PypiSource | UrlSource | FilesSource | BucketSource | HubSource | SyntheticSource | ImagesSource, Field(discriminator="kind")
+]

@@ -35,12 +35,7 @@ def merge(name: str, data: str | None = None, path: Path = Path("params.yaml")) 
     yaml = editor()
     document, changes = parsed(yaml, path.read_text(encoding="utf-8")), []
     for section, entries in yaml.load(text).items():
-        known = document.setdefault(section, CommentedMap())
-        for key, value in entries.items():
-            if key not in known or known[key] != value:
-                was = "added" if key not in known else "replaced" if isinstance(value, dict) else f"was {json.dumps(known[key])}"
-                changes.append(f"{section}.{key}: {was}" if isinstance(value, dict) else f"{section}.{key}: {json.dumps(value)} ({was})")
-                known[key] = value
+        changes += _put(document.setdefault(section, CommentedMap()), entries, section)
     merged = io.StringIO()
     yaml.dump(document, merged)
     try:
@@ -51,6 +46,19 @@ def merge(name: str, data: str | None = None, path: Path = Path("params.yaml")) 
         return [f"params.yaml already contains all of {name}"]
     with storage.output(path) as temporary:
         temporary.write_text(merged.getvalue(), encoding="utf-8")
+    return changes
+
+
+def _put(known: CommentedMap, entries: CommentedMap, place: str) -> list[str]:
+    """Put entries into a section, each as a whole; what was changed, one line each."""
+    changes = []
+    for key, value in entries.items():
+        if key == "recipes":  # of models that have nothing to do with each other
+            changes += _put(known.setdefault(key, CommentedMap()), value, f"{place}.{key}")
+        elif key not in known or known[key] != value:
+            was = "added" if key not in known else "replaced" if isinstance(value, dict) else f"was {json.dumps(known[key])}"
+            changes.append(f"{place}.{key}: {was}" if isinstance(value, dict) else f"{place}.{key}: {json.dumps(value)} ({was})")
+            known[key] = value
     return changes
 
 

@@ -66,6 +66,16 @@ def test_each_of_the_evaluations_fits_the_projects_params(file, name):
     assert profiles.merge(name, data) == [f"params.yaml already contains all of {name}"]
 
 
+def test_images_need_no_more_than_a_source(file):
+    """A model of pixels is any model of text; the recipes of the default's models stay, which the studies need."""
+    before = params.load(file)
+    changes = profiles.merge("images_files", ".")
+    checked = params.load(file)
+    recipes = before.finetune.recipes | {name: checked.finetune.recipes[name] for name in ("image_gpt", "image_bert")}
+    assert checked.finetune.recipes == recipes and "finetune.recipes.image_gpt: added" in changes
+    assert profiles.merge("images_files", ".") == ["params.yaml already contains all of images_files"]
+
+
 def test_entries_are_replaced_whole(file):
     profiles.merge("glue_files", ".")
     changes = profiles.merge("glue")

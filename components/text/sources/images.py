@@ -1,0 +1,74 @@
+"""Images as rows of text, a character for each pixel, so that every model of text reads and writes them (Chen et al. 2020, *Generative
+Pretraining from Pixels*, section 3.1: images are made small, and their colours few)."""
+
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from components import params
+from components.core.errors import SesameError, one_line
+from components.text import sources
+from components.text.sources.archive import open_members
+from components.text.sources.file import SourceFile
+
+FIRST = 0x4E00
+"""Code point of the first colour: a Chinese character, each of which stands for a word where words are compared."""
+
+
+def open_rows(source: params.ImagesSource) -> Iterator[tuple[str, dict[str, str]]]:
+    """`(place, {"pixels": text, "folder": name})` of each image: its pixels line by line from the top left, and the folder that it is in.
+
+    Raises SesameError for a file that is no image of 8 bits a channel.
+    """
+    for file in _files(source):
+        yield file.name, {"pixels": written(_colours(file, source)), "folder": PurePosixPath(file.name).parent.name.rpartition(": ")[2]}
+
+
+def _files(source: params.ImagesSource) -> Iterator[SourceFile]:
+    for file in sources.open_files(source.source):
+        if source.members:
+            yield from open_members(Path(file.name), source.members)
+        else:
+            yield file
+
+
+def _colours(file: SourceFile, source: params.ImagesSource) -> np.ndarray:
+    """(side * side,), integers: the colour of each pixel of an image."""
+    channels = 1 if source.colours == "grey" else 3
+    with file.open() as stream:
+        stored = BytesIO(stream.read())
+    try:
+        with Image.open(stored) as image:
+            if image.mode.startswith(("I", "F")):  # Pillow would cut values off at 255
+                raise SesameError(f"{file.name}: more than 8 bits a pixel ({image.mode}); save it with 8")
+            # BOX is the mean of the pixels that become one
+            small = image.convert("L" if channels == 1 else "RGB").resize((source.side, source.side), Image.Resampling.BOX)
+            values = np.asarray(small, dtype=np.int64).reshape(-1, channels)
+    except UnidentifiedImageError:
+        raise SesameError(f"{file.name}: no image of a format that Pillow reads; leave it out of the source's paths or members") from None
+    except (Image.DecompressionBombError, OSError, ValueError, SyntaxError) as error:
+        raise SesameError(f"{file.name}: a damaged image, or one that is too large: {one_line(error)}") from None
+    levels = values * source.levels // 256
+    return levels @ source.levels ** np.arange(channels)[::-1]
+
+
+def written(colours: np.ndarray) -> str:
+    """The text of some pixels."""
+    return "".join(chr(FIRST + colour) for colour in colours.tolist())
+
+
+def picture(text: str, source: params.ImagesSource) -> np.ndarray:
+    """The image that a text of `open_rows`, or one that a model wrote, stands for: (side, side) or (side, side, 3), uint8.
+
+    What is no pixel is left out; a text that is too short leaves the rest black. Each level is shown by its middle.
+    """
+    channels = 1 if source.colours == "grey" else 3
+    known = [ord(character) - FIRST for character in text if 0 <= ord(character) - FIRST < source.levels**channels]
+    colours = np.array(known[: source.side**2], dtype=np.int64)
+    levels = colours[:, None] // source.levels ** np.arange(channels)[::-1] % source.levels
+    image = np.zeros((source.side**2, channels), np.uint8)
+    image[: len(levels)] = (levels * 256 + 128) // source.levels
+    return image.reshape(source.side, source.side, *([3] if channels == 3 else []))

@@ -43,18 +43,19 @@ def evaluate(params: Params, name: str, run: Run) -> dict:
         f"{answers.protocol}: {answers.measure} {figures['score']:.3f}, from random weights {figures['random']['mean']:.3f}; "
         f"{runs}{figures['items']:,} items, {figures['left_out']:,} left out"
     )
-    layers = by_layer(answers, of_twins)
+    layers = by_layer(of_trained, of_twins)
     for number, layer in enumerate(layers):
         print(f"layer {number}: " + ", ".join(f"{key.replace('_', ' ')} {value:.3f}" for key, value in layer.items()))
     about = {"protocol": answers.protocol, "measure": answers.measure}
     return about | answers.figures | averaged | figures | ({"layers": layers} if layers else {})
 
 
-def by_layer(answers: Answers, twins: Sequence[Answers]) -> list[dict[str, float]]:
-    """Figures of every layer, and `random_score`: the mean score of the random twins."""
+def by_layer(trained: Sequence[Answers], twins: Sequence[Answers]) -> list[dict[str, float]]:
+    """Figures of every layer, each the mean over the pre-trainings, and `random_score`: the mean score of the random twins."""
     return [
-        {**layer, "random_score": float(np.mean([twin.layers[number]["score"] for twin in twins]))}
-        for number, layer in enumerate(answers.layers)
+        {key: float(np.mean([each.layers[number][key] for each in trained])) for key in layer}
+        | {"random_score": float(np.mean([twin.layers[number]["score"] for twin in twins]))}
+        for number, layer in enumerate(trained[0].layers)
     ]
 
 

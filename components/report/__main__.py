@@ -176,7 +176,7 @@ def reading(gains: list[dict], once: Sequence[str]) -> str:
         if rest:
             detectable = sorted(one.difference.detectable for one in compared if one.verdict == "not beyond noise")
             ends = dict.fromkeys(f"{detectable[i]:.3f}" for i in (0, -1))
-            text += f"; {rest} within noise (a difference of {' to '.join(ends)} would be found in four cases of five)"
+            text += f"; {rest} within noise (a difference of {' to '.join(ends)} would by itself be found in four cases of five)"
         sentences.append(text + (f"; in {unclear} it can't be said (one seed, or an undefined score)." if unclear else "."))
     if not sentences:
         return "No model was compared with another start, such as random weights of its own architecture."

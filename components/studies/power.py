@@ -59,5 +59,5 @@ def sentence(name: str, study: params.Study) -> str:
     of = f"{count} past stud{'ies' if count > 1 else 'y'}"
     return (
         f"power    {len(study.seeds)} seeds a variant detect differences from these on, in four cases of five: {shown} "
-        f"(estimated from the deviation over seeds in {of}; test items add to it)"
+        f"(each by itself; estimated from the deviation over seeds in {of}; test items and the correction add to it)"
     )

@@ -47,7 +47,8 @@ def readings(
     if detectable:
         ends = dict.fromkeys(f"{value:.3f}" for value in (min(detectable), max(detectable)))
         of = " On those not beyond noise, a" if effects else " A"
-        sentence += f"{of} difference of {' to '.join(ends)} would be found in four cases of five (80 % power)."
+        sentence += f"{of} difference of {' to '.join(ends)} would by itself be found in four cases of five (80 % power); "
+        sentence += "the correction for all comparisons of the page asks for a larger one."
     unlike = [
         task for task in (LOSS, *block.measures)
         if any(one.task == task and not one.difference.pooled for one in tested)

@@ -159,6 +159,14 @@ def test_cleaning(project):
     assert list(cleaning.Cleaner(Cleaning(unicode="ftfy"))([["schÃ¶n"]])) == [["schön"]]
 
 
+def test_a_byte_of_mojibake_ends_no_line():
+    """Python ends a line at U+0085, which is a byte of Å, of х, and an ellipsis of Windows: ftfy got the halves of letters."""
+    whole = ["Åsa Öberg bor i Ångermanland och åker till Åbo i dag.", "Хорошо, что у них есть хлеб."]
+    broken = " ".join(whole).encode().decode("latin-1")
+    assert cleaning.normalised(sentences(f"{broken}\r\nHe waited\x85 and left."), "ftfy") == [*whole, "He waited… and left."]
+    assert cleaning.normalised(sentences("one\x85two\x0bthree\u2028four"), "NFC") == ["one two", "three", "four"]
+
+
 @pytest.mark.parametrize("unicode", ["NFC", "ftfy"])
 def test_a_segment_is_cleaned_to_one_segment(unicode):
     assert cleaning.normalised(["one\u2028 of two\u2029lines\n", "é"], unicode) == ["one of two lines", "é"]

@@ -103,7 +103,7 @@ def test_the_benchmarks_name_these_tasks(file):
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
-        ("nope", None, r"no profile 'nope' \(there are: attention_files, diagnostics_files, glue, "),
+        ("nope", None, r"no profile 'nope' \(there are: attention_files, babylm_files, diagnostics_files, glue, "),
         ("glue_files", None, "profile glue_files reads local files: give their folder with --data"),
         ("glue", ".", "profile glue reads no local files; leave --data out"),
         ("glue_files", "nowhere", "--data nowhere: no such folder"),

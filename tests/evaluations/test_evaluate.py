@@ -13,7 +13,7 @@ from components.core.errors import SesameError
 from components.evaluations import stages
 from components.evaluations.config import COLUMNS_READ
 from components.evaluations.contract import Answers, check_answers, check_size
-from components.evaluations.evaluate import compare
+from components.evaluations.evaluate import by_layer, compare
 from components.evaluations.minimal_pairs import pairs
 from components.report import evaluations
 from tests.conftest import ran, tiny_params
@@ -102,6 +102,19 @@ def test_published_pairs_are_a_source(asking):
     assert measured["protocol"] == "log_probability of shared words" and "references" not in measured
     shared = pd.read_csv("data/evaluated/gpt/pairs/items.csv")
     assert ((shared["good"] > items["good"]) & (shared["bad"] > items["bad"])).all(), "fewer words are scored"
+
+
+def test_a_layers_figures_are_of_all_pretrainings():
+    """They stood for the first one alone, beside a score that is a mean over all."""
+    one = np.ones(2)
+    answers = [
+        Answers("rule", one, one, one, pd.DataFrame(), {}, layers=[{"score": score, "control": score / 2} for score in scores])
+        for scores in ([0.2, 0.4], [0.4, 0.8], [0.1, 0.3])
+    ]
+    assert by_layer(answers[:2], answers[2:]) == [
+        {"score": pytest.approx(mean), "control": pytest.approx(mean / 2), "random_score": pytest.approx(random)}
+        for mean, random in ((0.3, 0.1), (0.6, 0.3))
+    ]
 
 
 @pytest.mark.parametrize(

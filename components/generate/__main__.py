@@ -30,6 +30,8 @@ SHOWN = 20
 """Number of texts whose nearest training sentence is searched."""
 RESAMPLED = 1000
 """Bootstrap samples for an interval."""
+WRITTEN = "|text:nfkc"
+"""Put after sacrebleu's signatures: plain sacrebleu compares full-width commas, ½ and ² as they stand."""
 SENTENCES = 2_000_000
 """Number of training sentences, from the first on, among which the nearest one is searched: a minute and gigabytes."""
 
@@ -135,7 +137,7 @@ def score(
 ) -> dict[str, dict[str, float]]:  # fmt: skip
     """BLEU (Papineni et al. 2002) and chrF (Popović 2015) of all texts together, in per cent, with sacrebleu (Post 2018). For two systems,
     the baseline first, also half the width of their 95 % intervals over the texts, and the p-value of their difference (Koehn 2004).
-    Texts are compared as tokenizers write them."""
+    Texts are compared as tokenizers write them, in NFKC, which the signatures say."""
     systems = {system: list(map(as_tokenizers_write, texts)) for system, texts in systems.items()}
     references = list(map(as_tokenizers_write, references))
     options = {"lowercase": lowercase, "references": [references]}
@@ -144,10 +146,10 @@ def score(
     if len(systems) == 1:
         [(system, texts)] = systems.items()
         figures = {system: {names[key]: metric.corpus_score(texts, None).score for key, metric in metrics.items()}}
-        signatures |= {key: str(metric.get_signature()) for key, metric in metrics.items()}
+        signatures |= {key: f"{metric.get_signature()}{WRITTEN}" for key, metric in metrics.items()}
         return figures
     by_metric, results = PairedTest(list(systems.items()), metrics, None, test_type="bs", n_samples=RESAMPLED)()
-    signatures |= {key: str(signature) for key, signature in by_metric.items()}
+    signatures |= {key: f"{signature}{WRITTEN}" for key, signature in by_metric.items()}
     figures = {system: {} for system in systems}
     for key, name in names.items():
         for system, result in zip(systems, results[key], strict=True):

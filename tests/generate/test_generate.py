@@ -364,3 +364,4 @@ def test_bleu_of_a_writing_without_blanks_is_of_its_characters():
     assert score({"ours": [written]}, [marked], False, {})["ours"]["bleu"] == pytest.approx(100)
     figures = score({"ours": ["他 在 河边 看到 一只 狗".replace(" ", "")]}, ["他在河边看到一只猫"], False, signatures)
     assert figures["ours"]["bleu"] > 50 and "tok:zh" in signatures["BLEU"]
+    assert all(signature.endswith("|text:nfkc") for signature in signatures.values())

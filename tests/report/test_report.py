@@ -93,9 +93,9 @@ def test_a_gain_counts_beyond_the_noise_of_seeds_and_examples_only(project):
     assert (row["gains"]["random"].verdict, row["lead"].verdict, row["ahead"]) == ("not beyond noise", "not beyond noise", False)
     could = row["gains"]["random"].difference.detectable
     assert reading([row], ["bert"]) == (
-        f"Against random weights, pre-training is ahead beyond noise in 0 of 1 cases; 1 within noise (a difference of "
-        f"{could:.3f} would by itself be found in four cases of five). Ahead of every simple baseline beyond noise: none. Pre-trained only once, so another run may "
-        "differ: bert."
+        "Against random weights, pre-training is ahead beyond noise in 0 of 1 cases; 1 within noise (a difference of "
+        f"{could:.3f} would by itself be found in four cases of five). Ahead of every simple baseline beyond noise: none. "
+        "Pre-trained only once, so another run may differ: bert."
     )
     row = gains(0.95, 0.5, derived=["tuned on snli"])
     assert row["model"] == "bert (tuned on snli)" and row["gains"]["random"].verdict == "higher" and row["ahead"]

@@ -63,7 +63,8 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         "gains": sum(len(row["gains"]) for row in gains), "gains_beyond_noise": sum(map(len, cases(gains, "higher").values())),
         "ahead": sum(row["ahead"] for row in gains),
     }  # fmt: skip
-    return {"scores": nested, "reading": reading(gains, tables.once(metrics)), **beyond, "total": total}
+    changed = {pair: facts for pair in all_params.alignments if (facts := spaces.moved(all_params, pair)[1])}
+    return {"scores": nested, "reading": reading(gains, tables.once(metrics)), **beyond, "total": total, "moved": changed}
 
 
 def _papers(all_params: params.Params, metrics: benchmarks.Metrics) -> dict[str, pd.DataFrame]:

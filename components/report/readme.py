@@ -8,6 +8,7 @@ import re
 import statistics
 from pathlib import Path
 
+from components.comparison.price import KG_PER_LB
 from components.report import STARTS
 from components.report.markdown import REPORT, RESULTS, find, interval, rows, spread, table
 from components.report.readme_studies import (
@@ -374,11 +375,41 @@ def effect(study: str, variant: str, measure: str) -> str:
     return f"{less}, {'beyond noise' if row[f'{measure}_verdict'] in ('higher', 'lower') else 'not beyond noise'}"
 
 
+def moved(pair: str) -> str:
+    """How many words changed between two periods."""
+    facts = read_json(REPORT / "figures.json")["moved"][pair]
+    beyond = " and ".join(f"{share:.0%}".replace("%", " %") for share in facts["beyond"].values())
+    return (
+        f"{beyond} of {facts['words']:,} words moved farther than 95 % of words as frequent do between two halves of one period; at a "
+        f"false-discovery rate of 5 % {facts['changed']:,} have changed. The mean distance is {facts['mean']:.3f}, the control's "
+        f"{facts['control_mean']:.3f}"
+    )
+
+
+def novel(generation: str) -> str:
+    """How new the texts of a generation are, beside people's."""
+    figures = read_json(REPORT / "metrics.json")[f"generate@{generation}"]
+    written, people = figures["written"], figures["by_people"]
+    return (
+        f"{100 * written['novel_4']:.0f} % of its runs of four pieces are nowhere in the training text, of people's "
+        f"{100 * people['novel_4']:.0f} %; its longest copy has {written['longest_copy']:.0f} pieces, people's {people['longest_copy']:.0f}"
+    )
+
+
+def spent(model: str) -> str:
+    """What one pre-training of a model cost: `1.5 minutes, 0.00038 kWh, 0.0003 lb CO2e, 0.02 to 0.08 cents`."""
+    row, trained = find("costs", stage=f"pretrain@{model}"), int(find("pretraining", model=model)["pretrainings"])
+    seconds, kwh, kilograms, least, most = (
+        float(row[key]) / trained for key in ("seconds", "kwh", "co2e_kg", "usd_preemptible", "usd_on_demand")
+    )
+    return f"{seconds / 60:.1f} minutes, {kwh:.5f} kWh, {kilograms / KG_PER_LB:.5f} lb CO2e, {100 * least:.2f} to {100 * most:.2f} cents"
+
+
 FIGURES = {
     "finding": finding, "varied": varied, "effect": effect,
     "probed": probed, "attended": attended,
     "right": right, "score": score, "gain": gain, "learning": learning, "calibration": calibration, "precision": precision,
-    "unseen": unseen, "less_first": less_first,
+    "unseen": unseen, "less_first": less_first, "moved": moved, "novel": novel, "spent": spent,
 }  # fmt: skip
 
 

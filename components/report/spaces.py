@@ -14,6 +14,8 @@ from components.report.tables import csv
 
 WORDS = 20
 """Rows of a list that are shown."""
+NORMAL = 0.635
+"""Of normal deviations the mean logarithm of the absolute value is so much less than that of the standard deviation."""
 ALIGNMENT = [
     "pair", "method", "retrieval", "p1", "p1_low", "p1_high", "less_first", "less_low", "less_high", "p5", "p10", "mrr", "mutual",
     "p1_mutual", "p1_unseen", "queries_unseen", "hub_skew", "top_hub", "seed_pairs", "pairs", "rounds", "coverage", "queries",
@@ -26,7 +28,7 @@ def section(all_params: params.Params, metrics: Metrics) -> dict[str, Any]:
     return {
         "word_vectors": word_vectors(all_params, metrics), "alignment": alignment_table(alignment(all_params)),
         "lookups": {pair: lookups(pair) for pair in languages(all_params)}, "views": views(all_params),
-        "moved": {pair: words for pair, words in changed.items() if words is not None},
+        "moved": {pair: (words, facts) for pair, (words, facts) in changed.items() if facts},
         "histories": histories(all_params, metrics), "groups": groups(all_params, metrics),
     }  # fmt: skip
 
@@ -102,30 +104,38 @@ def hubs(all_params: params.Params) -> pd.DataFrame:
     return pd.concat(frames) if frames else pd.DataFrame(columns=["pair", "method", "retrieval", "times", "targets"])
 
 
-def moved(all_params: params.Params, pair: str, words: int = WORDS) -> tuple[pd.DataFrame, dict] | None:
-    """The words that moved most, beyond words of the same frequency between two halves of one period; None without such controls.
+def moved(all_params: params.Params, pair: str, words: int = WORDS) -> tuple[pd.DataFrame, dict]:
+    """The words that moved most, beyond words of the same frequency between two halves of one period; nothing without such controls.
 
-    Rare words are far from themselves in any two texts: distance falls with the logarithm of the frequency, and a word's change is its
-    distance minus that of a fitted line (Dubossarsky et al. 2017). It is beyond a control if it is larger than 95 % of the control's;
-    `falsely` is the false discovery rate among the words that changed as much or more, with the controls' words as the null distribution.
+    Rare words are far from themselves in any two texts, and by amounts that differ more: the mean distance falls with the logarithm of the
+    frequency, and so does its spread (Dubossarsky et al. 2017). A word's `change` is its distance minus that of a fitted line, and its
+    `score` is the change in units of the spread at its frequency. It is beyond a control if its score is larger than 95 % of the control's;
+    `falsely` is the false discovery rate among the words with as high a score, with the controls' words as the null distribution.
     """
     controls = all_params.alignments[pair].controls
     if not controls:
-        return None
+        return pd.DataFrame(), {}
     table, floors = _moved(pair), {control: _moved(control) for control in controls}
     pooled = pd.concat(floors.values())
     line = np.polyfit(pooled["rarity"], pooled["distance"], 1)
-    limits = {name: float((floor["distance"] - np.polyval(line, floor["rarity"])).quantile(0.95)) for name, floor in floors.items()}
+    off = np.abs(pooled["distance"] - np.polyval(line, pooled["rarity"])).clip(lower=1e-6)
+    spread = np.polyfit(pooled["rarity"], np.log(off), 1)
+
+    def score(words: pd.DataFrame) -> pd.Series:
+        return (words["distance"] - np.polyval(line, words["rarity"])) / np.exp(np.polyval(spread, words["rarity"]) + NORMAL)
+
+    limits = {name: float(score(floor).quantile(0.95)) for name, floor in floors.items()}
     table["control"] = np.polyval(line, table["rarity"])
     table["change"] = table["distance"] - table["control"]
-    chance = (pooled["distance"] - np.polyval(line, pooled["rarity"])).to_numpy()
-    table["falsely"] = verdicts.false_discovery_rates(table["change"].to_numpy(), chance)
+    table["score"] = score(table)
+    table["falsely"] = verdicts.false_discovery_rates(table["score"].to_numpy(), score(pooled).to_numpy())
     facts = {
-        "words": len(table), "controls": list(floors), "mean": table["distance"].mean(), "control_mean": pooled["distance"].mean(),
+        "words": len(table), "controls": list(floors),
+        "mean": float(table["distance"].mean()), "control_mean": float(pooled["distance"].mean()),
         "changed": int((table["falsely"] <= verdicts.LEVEL).sum()),
-        "beyond": {name: float((table["change"] > limit).mean()) for name, limit in limits.items()},
+        "beyond": {name: float((table["score"] > limit).mean()) for name, limit in limits.items()},
     }  # fmt: skip
-    return table.drop(columns="rarity").sort_values("change", ascending=False).head(words), facts
+    return table.drop(columns="rarity").sort_values("score", ascending=False).head(words), facts
 
 
 def _moved(pair: str) -> pd.DataFrame:

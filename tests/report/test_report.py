@@ -236,18 +236,20 @@ def test_the_default_says_where_dev_and_test_differ():
 
 
 def test_a_word_has_moved_beyond_what_words_as_frequent_do_between_two_halves(project):
-    """Without frequency half of the rare words would have changed, and no frequent one."""
+    """Without frequency half of the rare words would have changed, and no frequent one. The distances of rare words differ three times as
+    much as those of frequent ones: without that, rare words that did not change would seem to."""
     rng = np.random.default_rng(0)
     counts = np.exp(rng.uniform(4, 9, 1000)).astype(int)
     rarity = (9 - np.log(counts)) / 5
 
     def write(pair: str, more: np.ndarray) -> None:
-        distance = 0.05 + 0.3 * rarity + rng.normal(0, 0.02, 1000) + more
+        spread = 0.01 * 3**rarity
+        distance = 0.05 + 0.3 * rarity + spread * (rng.normal(size=1000) + more)
         rows = {"word": [f"w{i}" for i in range(1000)], "distance": distance, "source_count": counts, "target_count": 2 * counts}
         Path("data/align", pair).mkdir(parents=True)
         pd.DataFrame(rows).to_csv(f"data/align/{pair}/moved.csv", index=False)
 
-    changed = np.where(np.arange(1000) < 100, 0.15, 0.0)  # whatever their frequency
+    changed = np.where(np.arange(1000) < 100, 6.0, 0.0)  # deviations, whatever their frequency
     for pair, more in (("half", 0.0), ("other_half", 0.0), ("same", 0.0), ("eras", changed)):
         write(pair, np.zeros(1000) + more)
     raw = tiny_params()
@@ -260,7 +262,11 @@ def test_a_word_has_moved_beyond_what_words_as_frequent_do_between_two_halves(pr
     assert 90 < facts["changed"] < 110 and (table["falsely"].head(90) <= 0.05).all()
     _, nothing = spaces.moved(params.check(raw), "same")
     assert nothing["changed"] <= 2
-    assert all(share < 0.08 for share in nothing["beyond"].values()) and spaces.moved(params.check(raw), "half") is None
+    whole, _ = spaces.moved(params.check(raw), "eras", words=1000)
+    unchanged = whole[whole["word"].str[1:].astype(int) >= 100]
+    assert unchanged["score"].std() == pytest.approx(1, abs=0.15)
+    assert 0.3 < (unchanged["source_count"].head(100) < np.median(counts)).mean() < 0.7, "rare words are not higher by chance"
+    assert all(share < 0.08 for share in nothing["beyond"].values()) and spaces.moved(params.check(raw), "half")[1] == {}
 
 
 def test_each_score_of_an_alignment_is_one_row_of_the_page(tmp_path, monkeypatch):

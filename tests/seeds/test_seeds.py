@@ -52,6 +52,20 @@ def test_the_gain_of_the_best_and_how_sure_it_is():
     assert alike[2] - alike[1] > 1.5 * (apart[2] - apart[1]), "64 trainings of eight are not 64"
 
 
+def test_the_interval_of_the_gain_holds_the_truth():
+    """A bootstrap's held it in 69 of 100 cases where both kinds of seed matter, and was too low in the others."""
+    rng = np.random.default_rng(3)
+
+    def split(scores: np.ndarray) -> np.ndarray:
+        return scores + 3 * rng.normal(size=scores.shape)
+
+    fresh = (6**2 + 6**2 + 4**2) ** 0.5 * rng.normal(size=(20_000, 30))  # trainings that share no seed
+    true = np.take_along_axis(split(fresh), split(fresh).argmax(1)[:, None], axis=1).mean()
+    grids = 6 * rng.normal(size=(100, 8, 1)) + 6 * rng.normal(size=(100, 1, 8)) + 4 * rng.normal(size=(100, 8, 8))
+    intervals = [chance.gain(dev, judged, 30)[1:] for dev, judged in zip(split(grids), split(grids), strict=True)]
+    assert np.mean([low <= true <= high for low, high in intervals]) >= 0.85
+
+
 def test_of_trainings_with_the_same_score_on_dev_each_may_be_the_best():
     """The last one was."""
     judged = np.linspace(0.1, 0.9, 20).reshape(4, 5)

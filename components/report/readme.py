@@ -27,7 +27,7 @@ from components.studies.folders import LAST
 DOCS = Path("docs")
 FILLED = (
     "adaptation", "comparisons", "default", "evaluations", "family", "findings", "recipe", "spaces", "studies", "tutorial_verdict",
-    "writing",
+    "writing", "pixels",
 )  # fmt: skip
 PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in FILLED), *sorted(Path("docs").glob("lecture_*.md")))
 PICTURES = {Path("docs/images/findings.svg"): picture, Path("docs/images/learnt.svg"): learnt}
@@ -159,6 +159,16 @@ def published_pairs() -> str:
         for row in rows("pairs", RESULTS) if row["group"] == "all"
     ]  # fmt: skip
     return table(["set", "model", "right ± error", "random weights", "unigram", "bigram", "pairs"], body)
+
+
+def digits() -> str:
+    """Models of pixels, tuned with few labels, beside their random twins and what needs no model."""
+    names = {"pixels": "logistic regression over pixels in their places", "logistic_regression": "logistic regression over counts of greys"}
+    by_model: dict[str, dict[str, str]] = {}
+    for row in rows("digits", RESULTS):
+        by_model.setdefault(names.get(row["model"], row["model"].replace("_", " ")), {})[row["init"]] = spread(row)
+    body = [[model, *(scores.get(init, "–") for init in ("pretrained", "random", "baseline"))] for model, scores in by_model.items()]
+    return table(["", "pre-trained", "random weights", "no model"], body)
 
 
 def babylm() -> str:
@@ -300,7 +310,7 @@ TABLES = {
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
     "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes,
     "sentence_probes": sentence_probes, "attention": attention, "rates": rates, "warmup": warmup,
-    "attention_cost": attention_cost, "babylm": babylm,
+    "attention_cost": attention_cost, "babylm": babylm, "digits": digits,
 }  # fmt: skip
 
 
@@ -405,11 +415,17 @@ def spent(model: str) -> str:
     return f"{seconds / 60:.1f} minutes, {kwh:.5f} kWh, {kilograms / KG_PER_LB:.5f} lb CO2e, {100 * least:.2f} to {100 * most:.2f} cents"
 
 
+def digit(model: str, init: str) -> str:
+    """The accuracy of a model of pixels: `0.603 ± 0.057`."""
+    return spread(find("digits", RESULTS, model=model, init=init))
+
+
 FIGURES = {
     "finding": finding, "varied": varied, "effect": effect,
     "probed": probed, "attended": attended,
     "right": right, "score": score, "gain": gain, "learning": learning, "calibration": calibration, "precision": precision,
     "unseen": unseen, "less_first": less_first, "moved": moved, "novel": novel, "spent": spent,
+    "digits": digit,
 }  # fmt: skip
 
 

@@ -63,12 +63,12 @@ def written(colours: np.ndarray) -> str:
 def picture(text: str, source: params.ImagesSource) -> np.ndarray:
     """The image that a text of `open_rows`, or one that a model wrote, stands for: (side, side) or (side, side, 3), uint8.
 
-    What is no pixel is left out; a text that is too short leaves the rest black. Each level is shown by its middle.
+    What is no pixel is left out; of a text that is too short the rest has colour 0. Each level is shown by its middle.
     """
     channels = 1 if source.colours == "grey" else 3
     known = [ord(character) - FIRST for character in text if 0 <= ord(character) - FIRST < source.levels**channels]
-    colours = np.array(known[: source.side**2], dtype=np.int64)
-    levels = colours[:, None] // source.levels ** np.arange(channels)[::-1] % source.levels
-    image = np.zeros((source.side**2, channels), np.uint8)
-    image[: len(levels)] = (levels * 256 + 128) // source.levels
+    colours = np.zeros((source.side**2, 1), np.int64)
+    colours[: len(known), 0] = known[: len(colours)]
+    levels = colours // source.levels ** np.arange(channels)[::-1] % source.levels
+    image = ((levels * 256 + 128) // source.levels).astype(np.uint8)
     return image.reshape(source.side, source.side, *([3] if channels == 3 else []))

@@ -1,7 +1,7 @@
 """Tasks as text: the prompt of an example and the answer to generate (T5, Raffel et al. 2020, section 2.4)."""
 
 from dataclasses import dataclass
-from math import ceil, log10
+from math import isclose
 
 import torch
 from torch import Tensor
@@ -123,7 +123,8 @@ class PromptedKind(Kind):
         if self.task.kind == "regression":
             low, high = self.task.range
             step = (high - low) / SCORE_STEPS
-            return f"{low + round((example.label - low) / step) * step:.{max(0, ceil(-log10(step)))}f}"
+            decimals = next((count for count in range(4) if isclose(round(step, count), step)), 4)  # .16 of 1 to 5 needs two
+            return f"{low + round((example.label - low) / step) * step:.{decimals}f}"
         return example.label[0]
 
     def label_text(self, label: str) -> str:

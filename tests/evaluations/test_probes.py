@@ -125,6 +125,11 @@ def test_a_code_is_short_where_labels_are_easy_to_read():
     easy = torch.nn.functional.one_hot(y).float() + 0.1 * torch.randn(3000, 4)
     noise = torch.randn(3000, 4)
     assert linear.compression(easy, y, 4) > 20 and 0.9 < linear.compression(noise, y, 4) < 1.01
+    # vectors that say nothing cost nothing, however wide; they made codes of twice the length
+    rare = torch.from_numpy(draws.choice(4, 3000, p=[0.7, 0.1, 0.1, 0.1]))
+    counted = linear.compression_by_frequency(rare, 4)
+    assert counted == pytest.approx(2 / 1.357, rel=0.03), "the entropy of the labels is 1.357 bits"
+    assert 0.9 * counted < linear.compression(torch.randn(3000, 300), rare, 4) < 1.02 * counted
     # by hand: two blocks, the first by a uniform code, the second by a probe of the first
     two = linear.fit(easy[:1500], y[:1500], 4).bits(easy[1500:], y[1500:])
     assert two == pytest.approx(-float(linear.fit(easy[:1500], y[:1500], 4).logits(easy[1500:]).log_softmax(1)[range(1500), y[1500:]].sum())

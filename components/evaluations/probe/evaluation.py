@@ -123,7 +123,10 @@ def _classify(train: Split, test: Split, card: dict) -> Answers:
     values = np.full(len(tested.words), np.nan)
     values[read] = best[2]
     references = _references(learnt, tested, fitted, read)
-    figures = {"layer": best[1], "labels": len(names), "train_words": int(fitted.sum()), "references": references}
+    figures = {
+        "layer": best[1], "labels": len(names), "train_words": int(fitted.sum()), "references": references,
+        "compression_by_frequency": linear.compression_by_frequency(torch.from_numpy(y[fitted]), len(names)),
+    }  # fmt: skip
     items = pd.DataFrame({"word": tested.words, "label": tested.labels})
     return Answers(
         f"linear probe, layer {best[1]}", values, np.array(tested.labels), np.ones(len(values)), items, figures,

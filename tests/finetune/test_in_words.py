@@ -222,7 +222,8 @@ def test_scores_that_are_no_numbers_say_what_says_least(tokens):
     read = [kind.parse(kind.answers([text])[0], rows[0]) for text in texts]
     assert read == [2.6, 1.5, -1.0] and kind.invalid == 1
     _, kind = build("decoder", tokens, KINDS["regression"][1].model_copy(update={"range": (1.0, 10.0)}), recipe())
-    assert [kind.answer(Example("", "", None, label)) for label in (1.0, 1.3, 10.0)] == ["1.00", "1.36", "10.00"], "25 even steps from the lowest"
+    written = [kind.answer(Example("", "", None, label)) for label in (1.0, 1.3, 10.0)]
+    assert written == ["1.00", "1.36", "10.00"], "25 even steps from the lowest"
     _, kind = build("decoder", tokens, KINDS["extraction"][1], recipe())
     passage = Example("1", "who?", "The Dog sees a river.", ["The Dog"])
     assert [kind.parse(kind.answers([text])[0], passage) for text in ("the dog", "a man")] == ["The Dog", ""] and kind.invalid == 1

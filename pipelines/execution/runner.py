@@ -17,10 +17,11 @@ from pipelines.execution import processes
 
 HINTS = re.compile(
     r"(Running stage '|Verifying |(Updating|Generating) lock file |To track the changes with git|To enable auto staging|Use `dvc push`"
-    r"|\tgit add |\tdvc config core\.autostage|ERROR: failed to reproduce |WARNING: '.*' is empty\.$|\S+: done in [\d.]+ s$)"
+    r"|\tgit add |\tdvc config core\.autostage|ERROR: failed to reproduce |WARNING: '.*' is empty\.$|\S+: done in [\d.]+ s$"
+    r"|\S+ The `srun` command is available on your system but is not used)"
 )
-"""What DVC says around a stage's own output, and the stage's seconds: the flow prints its own, which count from start to end. The
-terminal and the logs are better without."""
+"""What DVC says around a stage's own output; the stage's seconds, as the flow prints its own, which count from start to end; and Lightning's
+hint on a machine with Slurm. The terminal and the logs are better without."""
 TORN = re.compile(r"Traceback \(most recent call last\):|Error processing line |Exception ignored |Fatal Python error")
 """What Python begins with to say where a stop has met it, most often in an import."""
 MARK = "SESAME_FLOW"

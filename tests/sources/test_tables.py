@@ -139,11 +139,11 @@ def test_hub_gives_class_labels_by_name(tmp_path, monkeypatch):
 
 
 def test_every_kind_that_can_be_declared_is_a_file():
-    """Found by its name, with `open_rows` or `open_files`; of those today the hub's data sets alone bring rows."""
+    """Found by its name, with `open_rows` or `open_files`; of those today the hub's data sets and images bring rows."""
     blocks = (*get_args(get_args(Source)[0]), HubModelSource)
     kinds = {kind for block in blocks for kind in get_args(block.model_fields["kind"].annotation)}
-    assert {kind for kind in kinds if sources.brings_rows(kind)} == {"hub"}
-    assert all(callable(import_module(f"components.text.sources.{kind}").open_files) for kind in kinds - {"hub"})
+    assert {kind for kind in kinds if sources.brings_rows(kind)} == {"hub", "images"}
+    assert all(callable(import_module(f"components.text.sources.{kind}").open_files) for kind in kinds - {"hub", "images"})
 
 
 def test_a_field_that_holds_no_text():

@@ -466,7 +466,7 @@ def test_the_tutorial_from_own_text_to_a_finding(journey):
     journey.write("my/0.txt", "one line more .\n\n" + (journey.path / "my/0.txt").read_text())
     others = "corpus@mine has read other files than there are now (edited, added or gone): `sesame run --recheck` reads them again"
     assert others in journey.sesame(*run.split()[1:]) and others in journey.sesame(*plan.split()[1:])
-    assert "corpus@mine: done" in (again := journey.sesame("run", "--recheck", *run.split()[2:])) and others not in again
+    assert "[corpus@mine] done" in (again := journey.sesame("run", "--recheck", *run.split()[2:])) and others not in again
 
 
 def follow(lab: Lab, page: str, replaced: dict[str, str]) -> dict[str, str]:

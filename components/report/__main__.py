@@ -45,7 +45,8 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
     for key, frame in frames.items():
         with storage.output(FOLDER / f"{key}.csv") as temporary:
             frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-    _page(all_params, metrics, frames, papers, gains, figures)
+    of_spaces = spaces.section(all_params, metrics)
+    _page(all_params, metrics, frames, papers, gains, figures, of_spaces)
     run.artifact(FOLDER / "index.html")
     for key in frames:
         run.artifact(FOLDER / f"{key}.csv")
@@ -63,7 +64,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
         "gains": sum(len(row["gains"]) for row in gains), "gains_beyond_noise": sum(map(len, cases(gains, "higher").values())),
         "ahead": sum(row["ahead"] for row in gains),
     }  # fmt: skip
-    changed = {pair: facts for pair in all_params.alignments if (facts := spaces.moved(all_params, pair)[1])}
+    changed = {pair: facts for pair, (_, facts) in of_spaces["moved"].items()}
     return {"scores": nested, "reading": reading(gains, tables.once(metrics)), **beyond, "total": total, "moved": changed}
 
 
@@ -92,7 +93,7 @@ def _figures(all_params: params.Params, frames: dict[str, pd.DataFrame], gains: 
 
 def _page(
     all_params: params.Params, metrics: benchmarks.Metrics, frames: dict[str, pd.DataFrame], papers: dict[str, pd.DataFrame],
-    gains: list[dict], figures: dict[str, Figure],
+    gains: list[dict], figures: dict[str, Figure], of_spaces: dict[str, Any],
 ) -> None:  # fmt: skip
     pages.write(
         FOLDER / "index.html", Path(__file__).with_name("page.html.j2"), "report",
@@ -104,7 +105,7 @@ def _page(
         figures={key: Markup(plots.svg(figure)) for key, figure in figures.items()},
         calibration=frames["calibration"], pretraining=frames["pretraining"], costs=frames["costs"],
         evaluations=_evaluations(frames["evaluations"], evaluations.attention_heads(all_params, metrics)),
-        spaces=spaces.section(all_params, metrics),
+        spaces=of_spaces,
         writing=writing.section(all_params, metrics),
         total=frames["costs"].sum(numeric_only=True), price_tags=tables.price_tags(all_params, metrics, benchmarks.PUBLISHED["cost"]),
         price=all_params.price, pue=all_params.energy.pue, kg_per_lb=price.KG_PER_LB, short=price.short, beside=price.ratio,

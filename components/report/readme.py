@@ -11,6 +11,16 @@ from pathlib import Path
 from components.comparison.price import KG_PER_LB
 from components.report import STARTS
 from components.report.markdown import REPORT, RESULTS, find, interval, rows, spread, table
+from components.report.readme_results import (
+    attention,
+    babylm,
+    diagnostics,
+    digits,
+    probes,
+    published_pairs,
+    sentence_probes,
+    warmup,
+)
 from components.report.readme_studies import (
     comparisons,
     figures_of,
@@ -151,122 +161,6 @@ def evaluations() -> str:
     return table(head, body)
 
 
-def published_pairs() -> str:
-    """Accuracies on published minimal pairs."""
-    body = [
-        [row["evaluation"], row["model"], f"{float(row['score']):.3f} ± {float(row['error']):.3f}", f"{float(row['random']):.3f}",
-         f"{float(row['unigram']):.3f}", f"{float(row['bigram']):.3f}", f"{float(row['items']):,.0f}"]
-        for row in rows("pairs", RESULTS) if row["group"] == "all"
-    ]  # fmt: skip
-    return table(["set", "model", "right ± error", "random weights", "unigram", "bigram", "pairs"], body)
-
-
-def digits() -> str:
-    """Models of pixels, tuned with few labels, beside their random twins and what needs no model."""
-    names = {"pixels": "logistic regression over pixels in their places", "logistic_regression": "logistic regression over counts of greys"}
-    by_model: dict[str, dict[str, str]] = {}
-    for row in rows("digits", RESULTS):
-        by_model.setdefault(names.get(row["model"], row["model"].replace("_", " ")), {})[row["init"]] = spread(row)
-    body = [[model, *(scores.get(init, "–") for init in ("pretrained", "random", "baseline"))] for model, scores in by_model.items()]
-    return table(["", "pre-trained", "random weights", "no model"], body)
-
-
-def babylm() -> str:
-    """BabyLM's small track: our models, what counts of words give, and published systems; the share of right pairs in percent."""
-    if not (RESULTS / "babylm.csv").exists():
-        return "Not run yet."
-    sets = ("blimp_filtered", "supplement", "zorro")
-    asked = {(row["model"], row["evaluation"]): row for row in rows("babylm", RESULTS) if row["group"] == "all"}
-
-    def percent(row: dict[str, str], column: str, error: str = "") -> str:
-        return f"{100 * float(row[column]):.1f}" + (f" ± {100 * float(row[error]):.1f}" if error else "")
-
-    body = []
-    for model in rows("babylm_pretraining", RESULTS):
-        of_model = [asked[model["model"], name] for name in sets]
-        size = f"{int(model['parameters']) / 1e6:.1f} M"
-        body.append([model["model"].replace("_", " "), size, *(percent(row, "score", "error") for row in of_model), "this page"])
-        body.append(["its random weights", size, *(percent(row, "random") for row in of_model), ""])
-    for order in ("unigram", "bigram", "trigram"):
-        body.append([order, "", *(percent(asked[model["model"], name], order) for name in sets), "counts of the same text"])
-    for row in rows("babylm_published", RESULTS):
-        body.append([f"{row['system']}, {row['words']} words", "", row["blimp_filtered"] or "–", "–", row["zorro"] or "–", row["source"]])
-    return table(["system", "parameters", "filtered BLiMP", "supplement", "Zorro", "from"], body)
-
-
-def probes() -> str:
-    """For each probe the score of every layer, and the references of the best one."""
-    layers: dict[tuple[str, str], list[dict[str, str]]] = {}
-    for row in rows("layers", RESULTS):
-        layers.setdefault((row["evaluation"], row["model"]), []).append(row)
-    body = []
-    for overall in (row for row in rows("probes", RESULTS) if row["group"] == "all"):
-        by_layer = layers[overall["evaluation"], overall["model"]]
-        best = by_layer[int(overall["protocol"].rpartition(" ")[2])]
-        extra = [f"{float(best[key]):.{digits}f}" if best[key] else "–" for key, digits in (("control", 3), ("compression", 1))]
-        reference = next(f"{float(overall[key]):.3f}" for key in ("by_word", "word_before") if overall.get(key))
-        body.append([
-            overall["evaluation"].replace("_", " "), overall["model"], f"{float(overall['score']):.3f} ± {float(overall['error']):.3f}",
-            f"{float(overall['random']):.3f}", reference, *extra, " ".join(f"{float(row['score']):.3f}" for row in by_layer),
-        ])  # fmt: skip
-    head = ["read", "model", "score ± error", "random weights", "by word, or word before", "control", "compression", "by layer"]
-    return table(head, body)
-
-
-def sentence_probes() -> str:
-    """For each task and model the score, its baselines, and the score of every layer."""
-    if not (RESULTS / "sentence_probes.csv").exists():
-        return "Not run yet."
-    layers: dict[tuple[str, str], list[str]] = {}
-    for row in rows("sentence_layers", RESULTS):
-        layers.setdefault((row["evaluation"], row["model"]), []).append(f"{float(row['score']):.3f}")
-    body = [
-        [
-            row["evaluation"].removesuffix("_probe"), row["model"], row["measure"],
-            f"{float(row['score']):.3f} ± {float(row['error']):.3f}",
-            f"{float(row['random']):.3f} ± {float(row['random_std']):.3f}",
-            interval(row, "difference", "low", "high", "+"), row["verdict"], f"{float(row['bag_of_words']):.3f}",
-            " ".join(layers[row["evaluation"], row["model"]]),
-        ]
-        for row in rows("sentence_probes", RESULTS) if row["group"] == "all"
-    ]  # fmt: skip
-    compared = ["random weights", "gain over random weights", "verdict", "bag of words"]
-    head = ["task", "model", "measure", "score ± error", *compared, "by layer"]
-    return table(head, body)
-
-
-RELATIONS = ("det", "nsubj", "obj", "amod", "case", "aux")
-
-
-def attention() -> str:
-    """How often the best attention head of a relation finds the syntactic head of a word."""
-    by_model: dict[str, dict[str, dict[str, str]]] = {}
-    for row in rows("attention", RESULTS):
-        by_model.setdefault(row["model"], {})[row["group"]] = row
-    body = [
-        [model, f"{float(groups['all']['score']):.3f} ± {float(groups['all']['error']):.3f}", f"{float(groups['all']['random']):.3f}",
-         f"{float(groups['all']['offset']):.3f}", *(f"{float(groups[group]['score']):.3f}" for group in RELATIONS)]
-        for model, groups in by_model.items()
-    ]  # fmt: skip
-    return table(["model", "all ± error", "random weights", "offset", *RELATIONS], body)
-
-
-def diagnostics() -> str:
-    """Accuracies on published diagnostics, overall and by group where these are few."""
-    if not (RESULTS / "diagnostics.csv").exists():
-        return "Not run yet."
-    table_rows, body = rows("diagnostics", RESULTS), []
-    for row in (row for row in table_rows if row["group"] == "all"):
-        by_group = [other for other in table_rows if (other["model"], other["evaluation"]) == (row["model"], row["evaluation"])][1:]
-        shown = ", ".join(f"{other['group'].replace('_', ' ')} {float(other['score']):.2f}" for other in by_group)
-        groups = shown if len(by_group) < 8 else "–"
-        right = f"{float(row['score']):.3f} ± {float(row['error']):.3f}"
-        chance = f"{float(row['chance']):.3f}" if row["chance"] else "–"
-        about = [row["evaluation"].replace("_", " "), row["model"], right, f"{float(row['random']):.3f}", row["verdict"], chance]
-        body.append([*about, groups, f"{float(row['items']):,.0f}"])
-    return table(["set", "model", "right ± error", "random weights", "verdict", "chance", "by group", "items"], body)
-
-
 def rates(study: str) -> str:
     """The validation loss of each variant at each learning rate that a study tried; the lowest in bold."""
     tried = figures_of(study).get("learning_rates")
@@ -280,17 +174,6 @@ def rates(study: str) -> str:
         body.append([variant, *shown])
     factors = next(iter(tried.values()))["losses"]
     return table(["variant", *(f"{factor} ×" for factor in factors)], body)
-
-
-def warmup() -> str:
-    """Bits per byte of the default's BERT after a million tokens, by warm-up and learning rate: a column for each seed."""
-    by_setting: dict[tuple[str, ...], dict[str, str]] = {}
-    for row in rows("warmup", RESULTS):
-        by_seed = by_setting.setdefault((row["optimizer"], row["warmup"], row["learning_rate"]), {})
-        by_seed[row["seed"]] = f"{float(row['bits_per_byte']):.3f}"
-    seeds = sorted({seed for by_seed in by_setting.values() for seed in by_seed}, key=int)
-    body = [[*setting, *(by_seed.get(seed, "–") for seed in seeds)] for setting, by_seed in by_setting.items()]
-    return table(["optimizer", "warm-up", "learning rate", *(f"seed {seed}" for seed in seeds)], body)
 
 
 def attention_cost() -> str:

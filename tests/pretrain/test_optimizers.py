@@ -62,6 +62,7 @@ def test_query_key_and_value_are_matrices_of_their_own(tokens):
     optimizer.step()
     query = slice(len(weight) // 3)
     alone = orthogonal(weight.grad[None, query], 5)[0]
+    assert torch.equal(orthogonal(weight.grad.view(3, -1, weight.shape[1]), 5)[0], alone)
     assert ((before - weight)[query] / 0.02 - alone).norm() < 0.05 * alone.norm()  # in bf16, where the hardware has it
 
 

@@ -145,6 +145,12 @@ def test_links_of_the_docs_lead_somewhere(path):
         assert anchor in [re.sub(r"[^\w -]", "", heading).replace(" ", "-") for heading in headings], anchor
 
 
+@EACH
+def test_no_sentence_is_cut_by_a_filled_figure(path):
+    """Markdown ends a list, and begins a block of HTML, at a line that begins with a comment."""
+    assert not re.findall(r"^ +<!-- \w+:.*", path.read_text(encoding="utf-8"), re.M)
+
+
 SIZES = {"num_layers": 2, "hidden_size": 32, "num_heads": 2, "intermediate_size": 32, "max_length": 192}
 LAID_OVER = {
     "recurrent.md": {"architecture": {"name": "recurrent"}, "objective": {"name": "bptt"}},

@@ -204,28 +204,34 @@ def translate(
     query in the other direction (queries,), and figures."""
     here, there = evaluate.index(pair.source), evaluate.index(pair.target)
     rows = torch.tensor([here[word] for word in queries])
-    vectors = aligned.mapped[rows]
     golds = [[there[word] for word in pair.pairs.test[query] if word in there] for query in queries]
     for retrieval in retrievals:
-        # the correction depends on the neighbourhoods of all words, not only of the queries
-        price = RETRIEVALS[retrieval](aligned.fixed, aligned.mapped, csls_k)
-        best = nearest(vectors, aligned.fixed, max(evaluate.RANKS), price)[1].numpy()
-        mrr = evaluate.mean_reciprocal_rank(vectors, aligned.fixed, price, golds)
+        best, price = find(aligned, rows, retrieval, csls_k)
+        mrr = evaluate.mean_reciprocal_rank(aligned.mapped[rows], aligned.fixed, price, golds)
         price_back = RETRIEVALS[retrieval](aligned.mapped, aligned.fixed, csls_k)
         back = nearest(aligned.fixed[best[:, 0]], aligned.mapped, 1, price_back)[1][:, 0]
         yield retrieval, best, (back == rows).numpy(), {"mrr": mrr} | evaluate.hubness(best, len(aligned.fixed))
+
+
+def find(aligned: Aligned, rows: Tensor, retrieval: str, csls_k: int) -> tuple[np.ndarray, Tensor | None]:
+    """The rows of the targets found for `rows` of the source (queries, 10), best first, and the price of each target (m,)."""
+    # the price depends on the neighbourhoods of all words, not only of the queries
+    price = RETRIEVALS[retrieval](aligned.fixed, aligned.mapped, csls_k)
+    return nearest(aligned.mapped[rows], aligned.fixed, max(evaluate.RANKS), price)[1].numpy(), price
 
 
 def _curve(pair: Pair, alignment: params.Alignment, queries: list[str]) -> Iterator[dict]:
     """P@1 of each method from growing numbers of seed pairs, with the last retrieval. Raises SesameError where there are too few pairs."""
     if min(alignment.curve.seed_pairs) > len(pair.pairs.train):
         raise SesameError(f"curve.seed_pairs: there are {len(pair.pairs.train)} train pairs, fewer than the smallest size")
+    here, retrieval = evaluate.index(pair.source), alignment.retrievals[-1]
+    rows = torch.tensor([here[word] for word in queries])
     for method in alignment.curve.methods:
         for size in sorted(alignment.curve.seed_pairs):
             sized = method.model_copy(update={"seed_pairs": size})
             if len(seeds(pair, sized)) < size:
                 break
-            [(retrieval, best, *_)] = translate(pair, learn_alignment(pair, sized), alignment.retrievals[-1:], queries, alignment.csls_k)
+            best, _ = find(learn_alignment(pair, sized), rows, retrieval, alignment.csls_k)
             first = evaluate.hits(best, queries, pair.pairs.test, pair.target.words)[:, 0]
             figures = evaluate.intervals(first, first, np.ones(len(first), bool))
             row = {"method": method.name, "retrieval": retrieval, "seed_pairs": size, "p1": float(first.mean())}

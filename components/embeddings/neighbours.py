@@ -78,17 +78,6 @@ def best_down(scores: Tensor) -> tuple[Tensor, Tensor]:
     return values, indices
 
 
-def crowding_both_ways(x: Tensor, z: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`crowding` of x among z (n,), and of z among x (m,), from one product."""
-    kx, kz = min(k, len(z)), min(k, len(x))
-    of_x, kept = [], torch.full((len(z), 0), -torch.inf)
-    for _, cosines in blocks(x, z):
-        of_x.append(top(cosines, kx)[0].mean(dim=1))
-        kept = torch.cat([kept, top(cosines.T.contiguous(), kz)[0]], dim=1)
-        kept = kept.topk(min(kz, kept.shape[1]), dim=1).values
-    return torch.cat(of_x), kept.mean(dim=1)
-
-
 def blocks(rows: Tensor, columns: Tensor) -> Iterator[tuple[int, Tensor]]:
     """The first row and the scores (b, columns) of each block of `rows`. The next block overwrites the last one."""
     size = max(1, SCORES // len(columns))

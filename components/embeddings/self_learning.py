@@ -13,7 +13,7 @@ from torch import Tensor
 
 from components import params
 from components.embeddings.maps import procrustes
-from components.embeddings.neighbours import both_ways, crowding, crowding_both_ways, nearest
+from components.embeddings.neighbours import both_ways, crowding, nearest
 
 FIRST = 4000
 """Most frequent words of each side whose similarities are compared for a start without pairs (Artetxe et al. 2018b)."""
@@ -71,8 +71,7 @@ def induce(x: Tensor, z: Tensor, keep: float, method: params.Method, rng: np.ran
     else:
         price_x = price_z = None
         if how.retrieval == "csls":
-            crowded_x, crowded_z = crowding_both_ways(x, z, k)
-            price_x, price_z = crowded_x / 2, crowded_z / 2
+            price_x, price_z = crowding(x, z, k) / 2, crowding(z, x, k) / 2
         forward, backward = (rows.numpy() for rows in both_ways(x, z, price_x, price_z))
     forward_pairs = np.stack([np.arange(len(x)), forward], axis=1)
     backward_pairs = np.stack([backward, np.arange(len(z))], axis=1)
@@ -101,7 +100,7 @@ def by_similarity(x: np.ndarray, z: np.ndarray, k: int) -> np.ndarray:
         likeness -= likeness.mean(axis=0)
         signatures.append(torch.from_numpy(likeness / np.linalg.norm(likeness, axis=1, keepdims=True).clip(1e-12)))
     left, right = signatures
-    crowded_x, crowded_z = crowding_both_ways(left, right, k)
-    forward, backward = (rows.numpy() for rows in both_ways(left, right, crowded_x / 2, crowded_z / 2))
+    prices = crowding(left, right, k) / 2, crowding(right, left, k) / 2
+    forward, backward = (rows.numpy() for rows in both_ways(left, right, *prices))
     rows = np.arange(size)
     return np.concatenate([np.stack([rows, forward], axis=1), np.stack([backward, rows], axis=1)])

@@ -44,8 +44,19 @@ PATIENCE = 5
 
 
 def uri() -> str:
-    """Return `MLFLOW_TRACKING_URI`, or `mlflow.db` in the project's folder."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path('mlflow.db').resolve()}"
+    """Return `MLFLOW_TRACKING_URI`, or `mlflow.db` in the checkout."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or _own_database()
+
+
+def _own_database() -> str:
+    return f"sqlite:///{checkout() / 'mlflow.db'}"
+
+
+def checkout() -> Path:
+    """Return the folder in which people work: the current one, or its owner where DVC runs a queued experiment in a copy that it deletes."""
+    here = Path.cwd()
+    root = Path(os.environ.get("DVC_ROOT", here)).resolve()  # DVC sets it to the owner of the copy
+    return root if here.is_relative_to(root / ".dvc/tmp/exps") else here
 
 
 def user() -> str:
@@ -69,7 +80,7 @@ def flatten(value: dict, prefix: str = "") -> dict[str, Any]:
 def unusable(error: Exception) -> str:
     """Return an error line, without secrets, that says why MLflow can't be used."""
     lines = without_secrets(str(error)).strip().splitlines() or [type(error).__name__]
-    advice = "; start it, or unset MLFLOW_TRACKING_URI" if os.environ.get("MLFLOW_TRACKING_URI") else ""
+    advice = "; start it, or unset MLFLOW_TRACKING_URI" if uri() != _own_database() else ""  # MLflow itself sets the variable, too
     return without_secrets(f"MLflow at {uri()} is not usable: {lines[0][:200]}{advice}")
 
 
@@ -106,23 +117,24 @@ def client():
 
     import mlflow
 
-    ours = not os.environ.get("MLFLOW_TRACKING_URI")  # which `set_tracking_uri` sets
+    ours = uri() == _own_database()
     if ours and "?" in uri():  # SQLAlchemy would write to a file whose name ends there, outside the checkout
         raise SesameError("SQLAlchemy reads a path up to its `?`; rename the folder, or set MLFLOW_TRACKING_URI")
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.getLogger("mlflow").setLevel(logging.ERROR)
-    Path(".sesame").mkdir(exist_ok=True)
+    private = checkout() / ".sesame"
+    private.mkdir(exist_ok=True)
     local = not uri().startswith("http")
     if local:
         _check_database(uri())
-    with FileLock(".sesame/mlflow.lock"):  # processes that create the tables at the same time make each other fail
+    with FileLock(private / "mlflow.lock"):  # processes that create the tables at the same time make each other fail
         mlflow.set_tracking_uri(uri())
         created = mlflow.MlflowClient()
         experiment = created.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
             try:  # a server has its own folder for artifacts
-                created.create_experiment(EXPERIMENT, Path("mlartifacts").resolve().as_uri() if local else None, tags=KIND)
+                created.create_experiment(EXPERIMENT, (checkout() / "mlartifacts").as_uri() if local else None, tags=KIND)
             except mlflow.MlflowException as error:
                 # Another checkout was first, or MLflow sent the request again when a slow server had already followed it.
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
@@ -146,8 +158,9 @@ def _update_addresses(before: str) -> None:
     """Update the addresses of artifacts in a checkout that was moved or copied: MLflow makes even relative ones absolute."""
     import sqlalchemy
 
-    now = Path("mlartifacts").resolve().as_uri()
-    if before == now or not Path("mlartifacts").is_dir():
+    artifacts = checkout() / "mlartifacts"
+    now = artifacts.as_uri()
+    if before == now or not artifacts.is_dir():
         return
     engine = sqlalchemy.create_engine(uri())
     with engine.begin() as database:
@@ -173,7 +186,7 @@ def _dvc_inputs(address: str) -> list:
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     file, _, name = address.rpartition(":")
-    with Repo(os.environ["DVC_ROOT"]) as repo:
+    with Repo() as repo:  # that of the current folder: DVC_ROOT of a queued experiment is another one
         # paths are relative to the project's folder, so that they hold wherever it is
         deps = repo.stage.load_one(file or "dvc.yaml", name).deps
         files = [dep for dep in deps if dep.protocol == "local" and not dep.def_path.startswith("data/resolved/")]

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from mlflow import MlflowClient
 from ruamel.yaml import YAML
 
 from components.core.errors import SesameError
@@ -308,6 +309,18 @@ def test_dvc_compares_params_and_metrics_as_its_users_expect(journey):
     assert any(row["Experiment"] == "longer" for row in shown) and "generations.gpt.inputs.tokens" in shown[0]
     assert json.loads(dvc(journey, "metrics", "diff", "--json")) == {}
     assert (journey.path / "dvc_plots/index.html").exists() or "index.html" in dvc(journey, "plots", "show", "data/curves/bert.csv")
+
+
+def test_a_queued_experiment_of_dvc_is_recorded_in_the_checkout(journey):
+    """DVC runs it in a copy of the checkout, which it deletes."""
+    dvc(journey, "exp", "run", "--queue", "-n", "queued", "-S", "generations.gpt.inputs.tokens=6", "generate@gpt")
+    environment = os.environ | journey.env | {"PATH": f"{BIN}:/usr/bin:/bin", "SESAME_TRACKING": ""}
+    subprocess.run([BIN / "dvc", "exp", "run", "--run-all"], cwd=journey.path, check=True, env=environment)
+    ledger = MlflowClient(f"sqlite:///{journey.path}/mlflow.db")
+    [run] = ledger.search_runs([ledger.get_experiment_by_name("sesame").experiment_id])
+    assert (run.info.run_name, run.info.status, run.data.params["inputs.tokens"]) == ("generate@gpt", "FINISHED", "6")
+    assert "models/gpt" in {dataset.dataset.name for dataset in run.inputs.dataset_inputs}
+    assert run.info.artifact_uri.startswith((journey.path / "mlartifacts").as_uri())
 
 
 def test_sesame_exp_diff_tells_of_the_one_line(journey):

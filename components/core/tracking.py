@@ -53,9 +53,9 @@ def _own_database() -> str:
 
 
 def checkout() -> Path:
-    """Return the folder in which people work: the current one, or its owner where DVC runs a queued experiment in a copy that it deletes."""
+    """Return the current folder. DVC runs a queued experiment in a copy, which it deletes: then return the folder that was copied."""
     here = Path.cwd()
-    root = Path(os.environ.get("DVC_ROOT", here)).resolve()  # DVC sets it to the owner of the copy
+    root = Path(os.environ.get("DVC_ROOT", here)).resolve()
     return root if here.is_relative_to(root / ".dvc/tmp/exps") else here
 
 
@@ -80,6 +80,7 @@ def flatten(value: dict, prefix: str = "") -> dict[str, Any]:
 def unusable(error: Exception) -> str:
     """Return an error line, without secrets, that says why MLflow can't be used."""
     lines = without_secrets(str(error)).strip().splitlines() or [type(error).__name__]
+    lines = [line for line in lines if not line.startswith("(raised as a result of")] or lines  # SQLAlchemy's, before the error itself
     advice = "; start it, or unset MLFLOW_TRACKING_URI" if uri() != _own_database() else ""  # MLflow itself sets the variable, too
     return without_secrets(f"MLflow at {uri()} is not usable: {lines[0][:200]}{advice}")
 
@@ -122,7 +123,7 @@ def client():
         raise SesameError("SQLAlchemy reads a path up to its `?`; rename the folder, or set MLFLOW_TRACKING_URI")
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    logging.getLogger("mlflow").setLevel(logging.ERROR)
+    logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # it logs each error with its traceback, and raises it
     private = checkout() / ".sesame"
     private.mkdir(exist_ok=True)
     local = not uri().startswith("http")

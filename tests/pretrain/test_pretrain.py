@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -463,6 +464,24 @@ def test_unreachable_ledger_costs_a_line_not_the_training(project):
     done = pretrain("gpt", SESAME_TRACKING="on", MLFLOW_TRACKING_URI="http://127.0.0.1:9")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("MLflow at http://127.0.0.1:9 is not usable") == 1 and Path("data/models/gpt/model.safetensors").exists()
+
+
+def test_a_ledger_that_can_not_grow_costs_a_line(tmp_path):
+    """As on a full disk. MLflow logs a traceback for each of its errors."""
+    script = """
+import resource, signal
+from components.core import tracking
+with tracking.start("finetune@a", {}, {}) as run:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+    run.log({"loss": 1.0})
+print("goes on")
+"""
+    env = os.environ | {"SESAME_TRACKING": "on", "MLFLOW_TRACKING_URI": "", "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "goes on\n")
+    [line] = done.stderr.splitlines()
+    assert re.fullmatch(r"warning: MLflow at sqlite:.* is not usable: \(sqlite3.OperationalError\) .* \(this run is not recorded.*", line)
 
 
 def test_static_masks_need_a_second_epoch(project):

@@ -18,6 +18,8 @@ from components.objectives import sampling, scoring
 from components.objectives.bilm.batches import BidirectionalBatches
 from components.objectives.bilm.objective import pack, unpack
 from components.objectives.clm.objective import PackedBatches, isolate
+from components.objectives.denoising.batches import DenoisingBatches
+from components.objectives.denoising.config import Denoising
 from components.objectives.examples import batches as batches_module
 from components.objectives.examples.masked import MaskedBatches, scatter_targets
 from components.objectives.examples.segments import match_partners, segment_pairs
@@ -419,8 +421,25 @@ def test_packed_rows_hold_every_token_once_an_epoch(tokens, train_split):
         met, there = (np.bincount(own, minlength=400)[1:] for own in (epoch, everything))
         left = there.sum() - met.sum() - 1
         assert (met <= there).all() and 0 <= left < size * 16, "but for the first token, and what fills no batch"
-    row = PackedBatches(tokens, train_split, 4, 16, seed=0)[0].tensors["ids"]
-    assert torch.equal(row[:-1, -1], row[1:, 0]), "the last token of a row is predicted, then opens the next row"
+        assert epoch.count_nonzero() == sum(batches.tokens(step) for step in range(batches.epoch_steps()))
+    rows = torch.cat([batches[step].tensors["ids"] for step in range(batches.epoch_steps())])
+    rows = rows[np.argsort(batches.text.shuffled(0, len(rows)))]
+    assert torch.equal(rows[:-1, -1], rows[1:, 0]), "the last token of a row is predicted, then opens the next row of the text"
+
+
+@pytest.mark.parametrize("name", ["gpt", "t5"])
+def test_a_batch_is_not_of_one_long_document(name, tokens):
+    """Of four novels each batch has rows of all, and each epoch another order; rows that follow in the text made batches of one."""
+    novels = np.concatenate([[CLS, *np.full(1998, 20 + novel), SEP] for novel in range(4)])
+    bounds = np.arange(0, 8001, 2000)
+    text = Split((Shard(novels, np.stack([bounds[:-1] + 1, bounds[1:] - 1], 1), np.arange(5)),))
+    if name == "gpt":
+        batches = PackedBatches(tokens, text, 16, 20, seed=1)
+    else:
+        batches = DenoisingBatches(Denoising(name="denoising", noise={"kind": "prefix"}), tokens, text, 16, 20, seed=1)
+    of_each = [len(set(" ".join(batches.documents(step)).split())) for step in range(batches.epoch_steps())]
+    assert np.mean([documents == 4 for documents in of_each]) > 0.9
+    assert batches.documents(0) != batches.documents(batches.epoch_steps())
 
 
 def test_isolated_documents_do_not_see_each_other(tokens):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from components.core.errors import SesameError
@@ -11,7 +10,7 @@ from components.objectives.clm import config
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.examples.batches import Batches, Chunk, Tensors
-from components.objectives.examples.shuffled_text import ShuffledText, explain_sequences, next_token_chunk, next_token_labels, pad_to
+from components.objectives.examples.shuffled_text import ShuffledText, explain_sequences, next_token_chunk, next_token_labels
 from components.objectives.sampling import MAX_NEW_TOKENS, generate
 from components.objectives.scoring import score_tokens
 from components.text.encode import Split
@@ -55,8 +54,8 @@ class CausalLM(Contract):
 
 
 class PackedBatches(Batches):
-    """Sequences of max_length + 1 tokens of the text; the last token of one is the first of the next. The last one of an
-    epoch is padded."""
+    """Sequences of max_length + 1 tokens of the text, in a new order in every epoch; the last token of one is the first of the next one
+    in the text. The last one in the text is padded."""
 
     def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         self.text, self.batch_size, self.max_length = ShuffledText(text, seed), batch_size, max_length
@@ -72,21 +71,22 @@ class PackedBatches(Batches):
         return self.epoch_sequences // self.batch_size
 
     def tokens(self, step: int) -> int:
-        index, batch_tokens = step % self.epoch_steps(), self.batch_size * self.max_length
-        return min(batch_tokens, self.text.size - 1 - index * batch_tokens)
+        _, starts = self._starts(step, step + 1)
+        return int(np.minimum(self.max_length, self.text.size - 1 - starts).sum())
 
     def documents(self, step: int) -> list[str]:
         """Return the documents in each sequence of a step."""
-        epoch, index = divmod(step, self.epoch_steps())
-        starts = [(index * self.batch_size + i) * self.max_length for i in range(self.batch_size)]
-        return [self.text.documents(epoch, start, start + self.max_length + 1) for start in starts]
+        epoch, starts = self._starts(step, step + 1)
+        return [self.text.documents(epoch, start, start + self.max_length + 1) for start in starts.tolist()]
+
+    def _starts(self, first: int, last: int) -> tuple[int, np.ndarray]:
+        """Return the epoch of the steps [first, last), and the position in it where each of their sequences begins."""
+        epoch, index = divmod(first, self.epoch_steps())
+        sequences = slice(index * self.batch_size, (index + last - first) * self.batch_size)
+        return epoch, self.text.shuffled(epoch, self.epoch_sequences)[sequences] * self.max_length
 
     def draw(self, first: int, last: int) -> Chunk:
-        epoch, index = divmod(first, self.epoch_steps())
-        start = index * self.batch_size * self.max_length
-        size = (last - first) * self.batch_size * self.max_length + 1
-        text = pad_to(self.text.read(epoch, start, min(start + size, self.text.size)), size)
-        ids = sliding_window_view(text, self.max_length + 1)[:: self.max_length]
+        ids = self.text.rows(*self._starts(first, last), self.max_length + 1)
         return next_token_chunk(first, self.batch_size, "clm", {"ids": ids}, self.byte_lengths)
 
 

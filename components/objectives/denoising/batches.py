@@ -19,9 +19,9 @@ Masked = tuple[np.ndarray, np.ndarray]
 
 
 class DenoisingBatches(Batches):
-    """Sequences with as many tokens as source and target of the model can hold.
+    """Sequences with as many tokens as source and target of the model can hold, in a new order in every epoch.
 
-    All are equally long if the noise removes as many tokens from each: the last one of an epoch overlaps the one before it.
+    All are equally long if the noise removes as many tokens from each: the last one of the text overlaps the one before it.
     """
 
     def __init__(self, config: Denoising, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
@@ -56,13 +56,12 @@ class DenoisingBatches(Batches):
     def _starts(self, first: int, last: int) -> tuple[int, np.ndarray]:
         """Return the epoch of the steps [first, last), and the position in it where each of their sequences begins."""
         epoch, index = divmod(first, self.epoch_steps())
-        sequences = index * self.batch_size + np.arange((last - first) * self.batch_size)
-        return epoch, np.minimum(sequences * self.length, self.text.size - self.length)
+        sequences = slice(index * self.batch_size, (index + last - first) * self.batch_size)
+        starts = self.text.shuffled(epoch, self.epoch_sequences)[sequences] * self.length
+        return epoch, np.minimum(starts, self.text.size - self.length)
 
     def draw(self, first: int, last: int) -> Chunk:
-        epoch, starts = self._starts(first, last)
-        text = self.text.read(epoch, int(starts[0]), int(starts[-1]) + self.length)
-        ids = text[(starts - starts[0])[:, None] + np.arange(self.length)]
+        ids = self.text.rows(*self._starts(first, last), self.length)
         key = (self.seed, np.repeat(np.arange(first, last), self.batch_size), np.tile(np.arange(self.batch_size), last - first))
         source, target = getattr(self, f"_{self.noise.kind}")(ids, key)
         # a token counts once, in whichever side it is: with the same number of tokens all kinds of noise have read the same text

@@ -2,8 +2,9 @@
 
 import math
 import time
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -43,14 +44,14 @@ class Pretraining(L.LightningModule):
 
     def __init__(
         self, config: params.Model, model: LanguageModel, networks: dict[str, nn.Module], objective: Objective, steps: int | None, run: Run,
-        raw_bytes_ratio: float = 1.0,
+        raw_bytes_ratio: float = 1.0, phase_starts: Sequence[int] = (0,),
     ):  # fmt: skip
         """`networks` are the objective's auxiliary networks, trained with the model; `steps` is None for a budget in minutes.
         `raw_bytes_ratio` is the number of bytes of the raw validation text per byte of its tokens, so that bits per byte compare
-        across tokenizers that normalise it differently."""
+        across tokenizers that normalise it differently. `phase_starts` are the first steps of the phases."""
         super().__init__()
         self.config, self.model, self.objective, self.steps, self.run = config, model, objective, steps, run
-        self.raw_bytes_ratio = raw_bytes_ratio
+        self.raw_bytes_ratio, self.phase_starts = raw_bytes_ratio, phase_starts
         self.networks = nn.ModuleDict(networks)
         self.tokens, self.seconds = 0, 0.0
         """Tokens read and seconds trained so far, over all attempts of this run; seconds as of the last `read`."""
@@ -88,10 +89,14 @@ class Pretraining(L.LightningModule):
         return self.model.num_layers + 1 - self.model.depth(name) if module == "model" else 0
 
     def progress(self, steps: float) -> float:
-        """Return the share of the budget that is used after so many steps."""
+        """Return the share of the budget that is used after so many steps. The steps of a phase cost the same, those of phases do not."""
         if self.steps is None:
             return min(1.0, self.seconds / (60 * self.config.budget.minutes))
-        return steps / self.steps
+        shares = [phase.share for phase in self.config.phases]
+        shares.append(1 - sum(shares))
+        number = bisect_right(self.phase_starts, steps) - 1
+        start, end = self.phase_starts[number], (*self.phase_starts[1:], self.steps)[number]
+        return sum(shares[:number]) + shares[number] * (steps - start) / max(1, end - start)
 
     def training_step(self, batch: tuple[list[Tensors], dict[str, float]], _: int) -> None:
         self.clock = self.clock or time.perf_counter()

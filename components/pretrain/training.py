@@ -196,7 +196,9 @@ def pretrain(
             folder.parent.mkdir(parents=True, exist_ok=True)  # fails before the training if the folder is not writable
     compute.prepare(config.trainer.threads)
     setup = set_up(config, start)
-    module = Pretraining(config, setup.model, setup.networks, setup.objective, setup.train.steps, run, setup.raw_bytes_ratio)
+    module = Pretraining(
+        config, setup.model, setup.networks, setup.objective, setup.train.steps, run, setup.raw_bytes_ratio, setup.train.starts
+    )  # fmt: skip
     checkpoints = checkpoint_folder(config, name, milestones, start)
     write = _model_writer(config, setup, module, start)
     periodic = PeriodicCheckpoint(checkpoints / "last.ckpt", config.run.checkpoint_seconds)

@@ -237,6 +237,14 @@ def test_phases_share_the_budget_out(tokens, train_split):
     first = [next(iter(batches.draw(*batches.bounds(start)))).tensors["ids"] for batches, start in ((one, 0), (by_tokens, 79))]
     assert not torch.equal(*first), "a phase reads in an order of its own"
 
+    # warm-up and decay are shares of the tokens, not of the steps, of which the short rows have more
+    own = block.model_copy(update={"phases": forms, "budget": params.Budget(tokens=8000)})
+    model = store.build(block.architecture, tokens)
+    module = Pretraining(own, model, {}, objective, by_tokens.steps, Run(None), 1.0, by_tokens.starts)
+    read = np.cumsum([0, *[phase.batches.tokens(0) for phase in by_tokens.phases for _ in range(phase.steps)]])
+    assert [module.progress(step) for step in range(96)] == pytest.approx((read / read[-1]).tolist(), abs=0.02)
+    assert (module.progress(0), module.progress(63), module.progress(79), module.progress(95)) == (0, 0.25, 0.5, 1)
+
 
 def test_a_phase_longer_than_what_a_model_reads_that_goes_on_is_one_line(project, tokens):
     raw = tiny_params()

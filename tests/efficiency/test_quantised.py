@@ -11,6 +11,7 @@ from torch.nn.utils import parametrize
 
 from components import params
 from components.finetune import kinds, methods
+from components.finetune.methods import lora
 from components.labs.efficiency import measure, quantised
 from components.models import store
 from components.tasks import Example
@@ -21,12 +22,12 @@ TASK, RECIPE = CHECKED.tasks["same"], CHECKED.finetune.recipes["bert"]
 ROWS = [Example(str(i), text, "a man", "yes") for i, text in enumerate(("the dog sees the river", "two children", "my friend"))]
 
 
-def tuned(tokens, name: str = "bert", **architecture):
+def tuned(tokens, name: str = "bert", recipe: params.Recipe = RECIPE, **architecture):
     torch.manual_seed(0)
     block = CHECKED.models[name].architecture
     model = store.build(type(block).model_validate(block.model_dump() | architecture), tokens)
-    kind = kinds.build(TASK, RECIPE)
-    return methods.build(model, tokens, RECIPE, kind, pair=True).eval(), kind.encode(ROWS, tokens)
+    kind = kinds.build(TASK, recipe)
+    return methods.build(model, tokens, recipe, kind, pair=True).eval(), kind.encode(ROWS, tokens)
 
 
 def logits(module: nn.Module, split) -> torch.Tensor:
@@ -77,6 +78,23 @@ def test_answers_are_those_of_the_rounded_weights(name, weights, tokens):
         assert (apart > 1e-6).float().mean() < 0.01 and (apart <= step).all(), "but for those that lie between two steps"
     kinds_of = {type(part).__module__ for part in rounded.modules() if type(part).__name__ == "Linear"}
     assert ("torch.ao.nn.quantized.dynamic.modules.linear" in kinds_of) == (weights == "int8")
+
+
+def test_low_rank_updates_answer_from_within_the_weights(tokens):
+    """As they would be shipped (Hu et al. 2022): no product more, and in 8 bits as any other weights."""
+    module, split = tuned(tokens, recipe=params.Recipe.model_validate(RECIPE.under({"method": "lora"}) | {"method": "lora"}))
+    plain, _ = tuned(tokens)
+    with torch.no_grad():
+        for name, weights in module.named_parameters():
+            if "lora_B" in name:
+                nn.init.normal_(weights, std=0.1)
+    before = logits(module, split)
+    lora.merge(module)
+    torch.testing.assert_close(logits(module, split), before)
+    assert not torch.allclose(logits(plain, split), before, atol=1e-3)
+    assert store.count_parameters(module) == store.count_parameters(plain)
+    rounded = quantised.convert(module, params.Quantised(weights="int8"))
+    torch.testing.assert_close(logits(rounded, split), before, rtol=0, atol=0.03)
 
 
 @pytest.mark.parametrize("weights", [None, *quantised.ROUNDED])

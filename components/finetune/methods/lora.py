@@ -1,5 +1,7 @@
 """Low-rank updates of a frozen model."""
 
+from torch import nn
+
 from components import params
 from components.core.errors import SesameError
 from components.finetune.kinds import Kind
@@ -22,6 +24,17 @@ class LoRA(Full):
         for name, parameter in model.named_parameters():
             if "lora_" in name:
                 parameter.requires_grad_(True)
+
+
+def merge(module: nn.Module) -> None:
+    """Add the updates to their weights: the answers stay, and cost what they cost without them (Hu et al. 2022, section 4.1)."""
+    from peft.tuners.lora import LoraLayer
+
+    for parent in list(module.modules()):
+        for name, layer in list(parent.named_children()):
+            if isinstance(layer, LoraLayer):
+                layer.merge()
+                setattr(parent, name, layer.get_base_layer())
 
 
 Method = LoRA

@@ -24,6 +24,7 @@ from components.core.tracking import Run
 from components.finetune import loop, runs
 from components.finetune.data import Batch, Encoded
 from components.finetune.kinds import Classification
+from components.finetune.methods import lora
 from components.finetune.methods.early_exit import EarlyExit
 from components.finetune.task_setup import PreparedModel, TaskSetup, check_max_length, reported_split
 from components.labs.efficiency import exits, factorised, measure, quantised
@@ -126,6 +127,8 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
             module = prepared.module.cpu().eval()  # the answers are those of the CPU whose time is measured
             if i == 0:
                 save_model(module, str(target / "module.safetensors"))
+            if recipe.method == "lora":
+                lora.merge(module)
             answer = measure.answering(quantised.convert(module, settings.quantised).eval() if settings.quantised else module)
             size = 1 if quantised.depends_on_batch(settings.quantised) else 4 * measure.TOGETHER
             logits = {split: measure.logits(answer, encoded[split], size) for split in splits}
@@ -222,6 +225,8 @@ def build(all_params: params.Params, point_name: str, task: str, measured: dict)
     load_model(prepared.module, str(FOLDER / point_name / task / "module.safetensors"))
     split = prepared.encode(point_setup.setup.for_seed(first).examples)[reported_split(point_setup.setup.task)]
     module = prepared.module.cpu().eval()
+    if point_setup.recipe.method == "lora":
+        lora.merge(module)
     used = measure.weights(module, split)
     size = quantised.size(used, module, point_setup.settings.quantised)
     answers = dict(_measured(all_params, point_setup, module, measured))

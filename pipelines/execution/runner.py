@@ -20,8 +20,8 @@ HINTS = re.compile(
     r"|\tgit add |\tdvc config core\.autostage|ERROR: failed to reproduce |WARNING: '.*' is empty\.$|\S+: done in [\d.]+ s$"
     r"|\S+ The `srun` command is available on your system but is not used)"
 )
-"""What DVC says around a stage's own output; the stage's seconds, as the flow prints its own, which count from start to end; and Lightning's
-hint on a machine with Slurm. The terminal and the logs are better without."""
+"""What DVC says around a stage's own output; the stage's seconds, as the flow prints its own, which count from start to end;
+and Lightning's hint on a machine with Slurm. The terminal and the logs are better without."""
 TORN = re.compile(r"Traceback \(most recent call last\):|Error processing line |Exception ignored |Fatal Python error")
 """What Python begins with to say where a stop has met it, most often in an import."""
 MARK = "SESAME_FLOW"

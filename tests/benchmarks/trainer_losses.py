@@ -3,8 +3,9 @@
     sesame export MODEL --out FOLDER
     python -m tests.benchmarks.trainer_losses FOLDER MODEL
 
-Both models are asked about the same tokens of the validation text, ours after its export. MODEL is a GPT or a BERT without a second
-objective, in a form that transformers has, with AdamW under the linear schedule. Its text is cut into rows, which the Trainer shuffles.
+Both models are asked about the same tokens of the validation text, ours after its export. MODEL is a BERT of full sentences or a GPT
+that sees across documents (`isolate_documents: false`), in a form that transformers has, with AdamW under the linear schedule. The Trainer
+shuffles rows of the same text: of a BERT `[CLS]`, text with a `[SEP]` behind each document, `[SEP]`.
 """
 
 import sys
@@ -19,15 +20,20 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM,
 from components import params
 from components.core import compute
 from components.text import encode
-from components.text.tokenizer import MASK, SPECIALS
+from components.text.tokenizer import CLS, MASK, SEP, SPECIALS
 
 IGNORED = -100
 
 
-def rows(encoding: str, split: str, length: int) -> torch.Tensor:
+def rows(encoding: str, split: str, length: int, masked: bool) -> torch.Tensor:
     """The tokens of a split in rows, (rows, length)."""
-    tokens = np.concatenate([shard.tokens for shard in encode.load(Path("data/encoded", encoding), split).shards])
-    return torch.from_numpy(tokens[: len(tokens) // length * length].astype(np.int64)).view(-1, length)
+    tokens = np.concatenate([shard.tokens for shard in encode.load(Path("data/encoded", encoding), split).shards]).astype(np.int64)
+    if not masked:
+        return torch.from_numpy(tokens[: len(tokens) // length * length]).view(-1, length)
+    ends_document = np.append(tokens[1:], CLS) == CLS
+    tokens = tokens[(tokens != CLS) & ((tokens != SEP) | ends_document)]
+    inside = torch.from_numpy(tokens[: len(tokens) // (length - 2) * (length - 2)]).view(-1, length - 2)
+    return torch.cat([torch.full((len(inside), 1), CLS), inside, torch.full((len(inside), 1), SEP)], dim=1)
 
 
 class Collator:
@@ -66,11 +72,12 @@ def loss(network: torch.nn.Module, valid: torch.Tensor, masked: bool) -> float:
 def main(folder: str, model: str) -> None:
     block = params.load().models[model]
     masked, length, settings = block.objective.name == "mlm", block.architecture.max_length, block.optimizer
-    if (settings.name, settings.schedule, block.objective.name) not in {("adamw", "linear", "mlm"), ("adamw", "linear", "clm")}:
-        sys.exit("the Trainer is only set up for a GPT or a BERT with AdamW under the linear schedule")
+    plain = block.objective.inputs == "full_sentences" if masked else not block.objective.isolate_documents
+    if (settings.name, settings.schedule, plain) != ("adamw", "linear", True):
+        sys.exit("the Trainer is only set up for rows across documents, and AdamW under the linear schedule")
     compute.prepare(block.trainer.threads)
     auto = AutoModelForMaskedLM if masked else AutoModelForCausalLM
-    train, valid = rows(block.encoding, "train", length), rows(block.encoding, "valid", length)
+    train, valid = (rows(block.encoding, split, length, masked) for split in ("train", "valid"))
     ours = auto.from_pretrained(folder, dtype=torch.float32)
     print(f"{model}: {sum(weights.numel() for weights in ours.parameters()):,} weights, loss {loss(ours, valid, masked):.3f}", flush=True)
 

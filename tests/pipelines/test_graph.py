@@ -1,5 +1,6 @@
 """The plan is DVC's graph and nothing else."""
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -224,6 +225,18 @@ def test_streams_that_are_closed_or_full(bare, command, code, said):
     done = subprocess.run(command, shell=True, cwd=bare.path, env=environment, capture_output=True, text=True)
     assert done.returncode == code, done.stderr
     assert said in done.stdout + done.stderr and "Traceback" not in done.stderr and done.stderr.count("\n") == (code > 0)
+
+
+def test_a_folder_that_is_read_only_is_one_line(bare):
+    bare.stages(DIAMOND)
+    (bare.path / ".sesame").mkdir(exist_ok=True)
+    (bare.path / ".sesame").chmod(0o555)
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines.cli", "run"], cwd=bare.path, env=os.environ | bare.env | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, preexec_fn=lambda: ctypes.CDLL(None).prctl(24, 1),  # root, too, has to ask (CAP_DAC_OVERRIDE)
+    )  # fmt: skip
+    assert done.returncode == 1 and done.stderr.startswith("sesame: "), done.stderr
+    assert ".sesame/flow.lock can't be written (Permission denied); take a place" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_no_git_is_one_line(inside, monkeypatch):

@@ -249,13 +249,28 @@ def states(plan: Sequence[Stage], forced: Collection[str] = (), away: bool = Fal
             if not differs and all(states.get(name) == "unchanged" for name in needed):
                 states[stage.name] = "unchanged"
                 expected |= {out.fs_path: out.hash_info for out in declared.outs}
-            elif not away and stage.name not in forced and (outs := _in_run_cache(repo, declared, expected, unknown)):
+            elif not away and stage.name not in forced and (
+                outs := _in_lock_file(declared, written, expected, unknown) or _in_run_cache(repo, declared, expected, unknown)
+            ):
                 states[stage.name] = IN_CACHE
                 expected |= outs
             else:
                 states[stage.name] = "to run" if differs else "may run"
                 unknown += [out.fs_path for out in declared.outs if stage.name != RESOLVE]
     return states
+
+
+def _in_lock_file(
+    stage, written: Mapping[str, Any], expected: Mapping[str, HashInfo], unknown: Collection[str]
+) -> dict[str, HashInfo]:  # fmt: skip
+    """Path -> content of the outputs of the lock file, if the stage is to have the inputs of its entry there and its outputs are in the
+    cache, from where DVC takes them first; else empty."""
+    if any(_overlap(path, dep.fs_path) for path in unknown for dep in stage.deps):
+        return {}
+    others = any(expected.get(dep.fs_path, dep.hash_info) != dep.hash_info for dep in stage.deps)
+    if others or _differs(stage, written) or not stage.outs_cached():
+        return {}
+    return {out.fs_path: out.hash_info for out in stage.outs}
 
 
 def _in_run_cache(repo: Repo, stage, expected: Mapping[str, HashInfo], unknown: Collection[str]) -> dict[str, HashInfo]:

@@ -37,7 +37,8 @@ def rows(encoding: str, split: str, length: int, masked: bool) -> torch.Tensor:
 
 
 class Collator:
-    """BERT's masks (Devlin et al. 2019, section 3.1), drawn anew for each batch; of a left-to-right model the tokens themselves."""
+    """BERT's masks (Devlin et al. 2019, section 3.1), drawn anew for each batch; of a left-to-right model all tokens but the first of a
+    document, which ours does not predict."""
 
     def __init__(self, probability: float | None, vocab_size: int):
         self.probability, self.vocab_size = probability, vocab_size
@@ -45,7 +46,7 @@ class Collator:
     def __call__(self, examples: list[dict]) -> dict[str, torch.Tensor]:
         ids = torch.stack([example["input_ids"] for example in examples])
         if self.probability is None:
-            return {"input_ids": ids, "labels": ids}
+            return {"input_ids": ids, "labels": ids.masked_fill(ids == CLS, IGNORED)}
         chosen = (torch.rand(ids.shape) < self.probability) & (ids >= len(SPECIALS))
         action = torch.rand(ids.shape)
         drawn = torch.randint(len(SPECIALS), self.vocab_size, ids.shape)
@@ -63,7 +64,7 @@ def loss(network: torch.nn.Module, valid: torch.Tensor, masked: bool) -> float:
         hidden[:, 3::7] = True
         hidden &= ids >= len(SPECIALS)
         logits = network(input_ids=torch.where(hidden, MASK, ids) if masked else ids).logits
-        labels = torch.where(hidden, ids, IGNORED) if masked else ids[:, 1:]
+        labels = torch.where(hidden, ids, IGNORED) if masked else ids.masked_fill(ids == CLS, IGNORED)[:, 1:]
         each = cross_entropy((logits if masked else logits[:, :-1]).flatten(0, 1), labels.flatten(), reduction="sum", ignore_index=IGNORED)
         sums += torch.tensor([float(each), float((labels != IGNORED).sum())])
     return float(sums[0] / sums[1])

@@ -111,8 +111,8 @@ def one_line_errors(function: Callable) -> Callable:
             if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
                 sys.exit(_disk_full(error))
             if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-                cure = "take a place, or a clone of your own, where you may write"
-                sys.exit(f"sesame: {error.filename or 'a file'} can't be written ({error.strerror}); {cure}")
+                cure = "change its rights, or work in a clone of your own"
+                sys.exit(f"sesame: {error.filename or 'a file'} can't be opened ({error.strerror}); {cure}")
             if error.errno != errno.ENAMETOOLONG:
                 raise
             sys.exit(f"sesame: {str(error.filename)[:60]!r}... is longer than a name of a file can be; give a shorter one")

@@ -236,7 +236,7 @@ def test_a_folder_that_is_read_only_is_one_line(bare):
         capture_output=True, text=True, preexec_fn=lambda: ctypes.CDLL(None).prctl(24, 1),  # root, too, has to ask (CAP_DAC_OVERRIDE)
     )  # fmt: skip
     assert done.returncode == 1 and done.stderr.startswith("sesame: "), done.stderr
-    assert ".sesame/flow.lock can't be written (Permission denied); take a place" in done.stderr and done.stderr.count("\n") == 1
+    assert ".sesame/flow.lock can't be opened (Permission denied); change its rights" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_no_git_is_one_line(inside, monkeypatch):

@@ -43,12 +43,15 @@ def babylm() -> str:
         body.append([order, "", *(percent(asked[model["model"], name], order) for name in sets), "counts of the same text"])
     for row in rows("babylm_published", RESULTS):
         body.append([f"{row['system']}, {row['words']} words", "", row["blimp_filtered"] or "–", "–", row["zorro"] or "–", row["source"]])
-    costs = [
-        f"{model['model'].replace('_', ' ')}: {float(model['loss']):.2f} nats a token (4-grams {float(model['ngram_loss']):.2f}, without context "
-        f"{float(model['context_free_loss']):.2f}), {float(model['flops']):.1e} FLOPs, {float(model['seconds']) / 60:.0f} minutes of a core, "
-        f"{float(model['kwh']):.3f} kWh."
-        for model in rows("babylm_pretraining", RESULTS)
-    ]
+    costs = []
+    for model in rows("babylm_pretraining", RESULTS):
+        loss, ngram, context_free, flops, seconds, kwh = (
+            float(model[key]) for key in ("loss", "ngram_loss", "context_free_loss", "flops", "seconds", "kwh")
+        )
+        costs.append(
+            f"{model['model'].replace('_', ' ')}: {loss:.2f} nats a token (4-grams {ngram:.2f}, without context {context_free:.2f}), "
+            f"{flops:.1e} FLOPs, {seconds / 60:.0f} minutes of a core, {kwh:.3f} kWh."
+        )
     head = ["system", "parameters", "filtered BLiMP", "supplement", "Zorro", "from"]
     return "\n\n".join([table(head, body), *costs])
 

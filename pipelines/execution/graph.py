@@ -249,9 +249,7 @@ def states(plan: Sequence[Stage], forced: Collection[str] = (), away: bool = Fal
             if not differs and all(states.get(name) == "unchanged" for name in needed):
                 states[stage.name] = "unchanged"
                 expected |= {out.fs_path: out.hash_info for out in declared.outs}
-            elif not away and stage.name not in forced and (
-                outs := _in_lock_file(declared, written, expected, unknown) or _in_run_cache(repo, declared, expected, unknown)
-            ):
+            elif not away and stage.name not in forced and (outs := _cached(repo, declared, written, expected, unknown)):
                 states[stage.name] = IN_CACHE
                 expected |= outs
             else:
@@ -260,27 +258,30 @@ def states(plan: Sequence[Stage], forced: Collection[str] = (), away: bool = Fal
     return states
 
 
-def _in_lock_file(
-    stage, written: Mapping[str, Any], expected: Mapping[str, HashInfo], unknown: Collection[str]
+def _cached(
+    repo: Repo, stage, written: Mapping[str, Any], expected: Mapping[str, HashInfo], unknown: Collection[str]
 ) -> dict[str, HashInfo]:  # fmt: skip
-    """Path -> content of the outputs of the lock file, if the stage is to have the inputs of its entry there and its outputs are in the
-    cache, from where DVC takes them first; else empty."""
+    """Path -> content of the outputs that DVC will take from its cache: those of the lock file, else those of an earlier run with the
+    inputs that the stage will have. Empty if there are none, and where an input is what another stage is yet to write."""
     if any(_overlap(path, dep.fs_path) for path in unknown for dep in stage.deps):
         return {}
+    return _in_lock_file(stage, written, expected) or _in_run_cache(repo, stage, expected)
+
+
+def _in_lock_file(stage, written: Mapping[str, Any], expected: Mapping[str, HashInfo]) -> dict[str, HashInfo]:
+    """The outputs of a stage's entry in the lock file, if its inputs will be those of the entry and the outputs are in the cache."""
     others = any(expected.get(dep.fs_path, dep.hash_info) != dep.hash_info for dep in stage.deps)
     if others or _differs(stage, written) or not stage.outs_cached():
         return {}
     return {out.fs_path: out.hash_info for out in stage.outs}
 
 
-def _in_run_cache(repo: Repo, stage, expected: Mapping[str, HashInfo], unknown: Collection[str]) -> dict[str, HashInfo]:
-    """Path -> content of the outputs of an earlier run with the inputs that a stage will have; empty without one whose outputs are in the
-    cache, and where an input is unknown: a file from elsewhere, a param, or what another stage is yet to write."""
+def _in_run_cache(repo: Repo, stage, expected: Mapping[str, HashInfo]) -> dict[str, HashInfo]:
+    """The outputs of an earlier run with the inputs that a stage will have; empty without one whose outputs are in the cache, and where an
+    input is unknown: a file from elsewhere, or a param."""
     if any(isinstance(dep, ParamsDependency) or dep.protocol != "local" for dep in stage.deps):
         return {}
     for dep in stage.deps:
-        if any(_overlap(path, dep.fs_path) for path in unknown):
-            return {}
         if dep.fs_path not in expected and not dep.exists:
             return {}
         dep.hash_info = expected[dep.fs_path] if dep.fs_path in expected else dep.get_hash()

@@ -84,6 +84,13 @@ class PointSetup:
             quantised.simulate(prepared.module, self.settings.quantised)
         return prepared
 
+    def answering(self, module: nn.Module) -> nn.Module:
+        """The trained module as it answers: on the CPU whose time is measured, low-rank updates within their weights."""
+        module = module.cpu().eval()
+        if self.recipe.method == "lora":
+            lora.merge(module)
+        return module
+
 
 @dataclass
 class Outcome:
@@ -124,11 +131,9 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
                 setup.fabric, prepared.module, kind, inputs["train"], recipe, seed, lambda epoch, loss: None,
                 setup.dev_score(), inputs["dev"],
             )  # fmt: skip
-            module = prepared.module.cpu().eval()  # the answers are those of the CPU whose time is measured
             if i == 0:
-                save_model(module, str(target / "module.safetensors"))
-            if recipe.method == "lora":
-                lora.merge(module)
+                save_model(prepared.module, str(target / "module.safetensors"))
+            module = point_setup.answering(prepared.module)
             answer = measure.answering(quantised.convert(module, settings.quantised).eval() if settings.quantised else module)
             size = 1 if quantised.depends_on_batch(settings.quantised) else 4 * measure.TOGETHER
             logits = {split: measure.logits(answer, encoded[split], size) for split in splits}
@@ -224,9 +229,7 @@ def build(all_params: params.Params, point_name: str, task: str, measured: dict)
     prepared = point_setup.prepare(first)
     load_model(prepared.module, str(FOLDER / point_name / task / "module.safetensors"))
     split = prepared.encode(point_setup.setup.for_seed(first).examples)[reported_split(point_setup.setup.task)]
-    module = prepared.module.cpu().eval()
-    if point_setup.recipe.method == "lora":
-        lora.merge(module)
+    module = point_setup.answering(prepared.module)
     used = measure.weights(module, split)
     size = quantised.size(used, module, point_setup.settings.quantised)
     answers = dict(_measured(all_params, point_setup, module, measured))

@@ -33,25 +33,21 @@ def babylm() -> str:
     def percent(row: dict[str, str], column: str, error: str = "") -> str:
         return f"{100 * float(row[column]):.1f}" + (f" ± {100 * float(row[error]):.1f}" if error else "")
 
-    body = []
+    body, costs = [], []
     for model in rows("babylm_pretraining", RESULTS):
-        of_model = [asked[model["model"], name] for name in sets]
+        name, of_model = model["model"].replace("_", " "), [asked[model["model"], evaluation] for evaluation in sets]
         size = f"{int(model['parameters']) / 1e6:.1f} M"
-        body.append([model["model"].replace("_", " "), size, *(percent(row, "score", "error") for row in of_model), "this page"])
+        body.append([name, size, *(percent(row, "score", "error") for row in of_model), "this page"])
         body.append(["its random weights", size, *(percent(row, "random") for row in of_model), ""])
+        costs.append(
+            f"{name}: {float(model['loss']):.2f} nats a token (4-grams {float(model['ngram_loss']):.2f}, "
+            f"without context {float(model['context_free_loss']):.2f}), {float(model['flops']):.1e} FLOPs, "
+            f"{float(model['seconds']) / 60:.0f} minutes of a core, {float(model['kwh']):.3f} kWh."
+        )
     for order in ("unigram", "bigram", "trigram"):
         body.append([order, "", *(percent(asked[model["model"], name], order) for name in sets), "counts of the same text"])
     for row in rows("babylm_published", RESULTS):
         body.append([f"{row['system']}, {row['words']} words", "", row["blimp_filtered"] or "–", "–", row["zorro"] or "–", row["source"]])
-    costs = []
-    for model in rows("babylm_pretraining", RESULTS):
-        loss, ngram, context_free, flops, seconds, kwh = (
-            float(model[key]) for key in ("loss", "ngram_loss", "context_free_loss", "flops", "seconds", "kwh")
-        )
-        costs.append(
-            f"{model['model'].replace('_', ' ')}: {loss:.2f} nats a token (4-grams {ngram:.2f}, without context {context_free:.2f}), "
-            f"{flops:.1e} FLOPs, {seconds / 60:.0f} minutes of a core, {kwh:.3f} kWh."
-        )
     head = ["system", "parameters", "filtered BLiMP", "supplement", "Zorro", "from"]
     return "\n\n".join([table(head, body), *costs])
 

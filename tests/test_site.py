@@ -46,6 +46,12 @@ def test_it_needs_no_net(site):
         assert not fetched, fetched
 
 
+def test_no_item_of_a_list_is_cut_by_a_comment(site):
+    """Markdown ends a list at a line that begins with one."""
+    cut = [page.name for page in site.glob("*.html") if re.search(r"<p>[^<]*\s- <strong>", page.read_text())]
+    assert not cut
+
+
 def test_links_between_pages_lead_somewhere(site):
     pages = {*site.glob("*.html"), *site.glob("studies/*.html")}
     for page in pages - {site / "404.html"}:  # whose links are those of a server

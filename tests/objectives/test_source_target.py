@@ -63,9 +63,7 @@ def drawn(noise: dict, max_length: int = 64, steps: int = 4) -> tuple[DenoisingB
     config = Denoising(name="denoising", noise=noise)
     batches, rows = DenoisingBatches(config, Vocabulary(), running(300), 8, max_length, seed=3), []
     for step in range(steps):
-        epoch, index = divmod(step, batches.epoch_steps())
-        starts = batches.text.shuffled(epoch, batches.epoch_sequences)[index * 8 : (index + 1) * 8] * batches.length
-        texts = batches.text.rows(epoch, np.minimum(starts, batches.text.size - batches.length), batches.length).tolist()
+        texts = batches.read(step, step + 1).tolist()
         own = batches[step].tensors
         assert max(own["ids"].shape[1], own["targets"].shape[1]) <= max_length
         assert batches[step].counts["tokens"] == batches.tokens(step) == 8 * batches.length, "by which budgets become steps"

@@ -4,13 +4,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from components.core.errors import SesameError
 from components.models.contract import LanguageModel
 from components.objectives.clm import config
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
-from components.objectives.examples.batches import Batches, Chunk, Tensors
-from components.objectives.examples.shuffled_text import ShuffledText, explain_sequences, next_token_chunk, next_token_labels
+from components.objectives.examples.batches import Chunk, Tensors
+from components.objectives.examples.rows import RowBatches
+from components.objectives.examples.shuffled_text import explain_sequences, next_token_chunk, next_token_labels
 from components.objectives.sampling import MAX_NEW_TOKENS, generate
 from components.objectives.scoring import score_tokens
 from components.text.encode import Split
@@ -53,41 +53,20 @@ class CausalLM(Contract):
         return samples
 
 
-class PackedBatches(Batches):
-    """Sequences of max_length + 1 tokens of the text, in a new order in every epoch; the last token of one is the first of the next one
-    in the text. The last one in the text is padded."""
+class PackedBatches(RowBatches):
+    """Rows of max_length + 1 tokens; the last token of one is the first of the next one in the text. The last row of the text is padded."""
 
     def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
-        self.text, self.batch_size, self.max_length = ShuffledText(text, seed), batch_size, max_length
+        rows = -(-(text.num_tokens - 1) // max_length)
+        super().__init__(text, batch_size, max_length, max_length + 1, rows, seed)
         self.byte_lengths = np.asarray(tokens.byte_lengths)
-        self.epoch_sequences = -(-(self.text.size - 1) // max_length)
-        if self.epoch_sequences < batch_size:
-            raise SesameError(
-                f"the text has {self.text.size} tokens, {self.epoch_sequences} sequences of {max_length}, less than one batch of "
-                f"{batch_size}; use more text or a smaller batch_size"
-            )
-
-    def epoch_steps(self) -> int:
-        return self.epoch_sequences // self.batch_size
 
     def tokens(self, step: int) -> int:
-        _, starts = self._starts(step, step + 1)
-        return int(np.minimum(self.max_length, self.text.size - 1 - starts).sum())
-
-    def documents(self, step: int) -> list[str]:
-        """Return the documents in each sequence of a step."""
-        epoch, starts = self._starts(step, step + 1)
-        return [self.text.documents(epoch, start, start + self.max_length + 1) for start in starts.tolist()]
-
-    def _starts(self, first: int, last: int) -> tuple[int, np.ndarray]:
-        """Return the epoch of the steps [first, last), and the position in it where each of their sequences begins."""
-        epoch, index = divmod(first, self.epoch_steps())
-        sequences = slice(index * self.batch_size, (index + last - first) * self.batch_size)
-        return epoch, self.text.shuffled(epoch, self.epoch_sequences)[sequences] * self.max_length
+        _, starts = self.starts(step, step + 1)
+        return int(np.minimum(self.stride, self.text.size - 1 - starts).sum())
 
     def draw(self, first: int, last: int) -> Chunk:
-        ids = self.text.rows(*self._starts(first, last), self.max_length + 1)
-        return next_token_chunk(first, self.batch_size, "clm", {"ids": ids}, self.byte_lengths)
+        return next_token_chunk(first, self.batch_size, "clm", {"ids": self.read(first, last)}, self.byte_lengths)
 
 
 def isolate(ids: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from components.core.errors import SesameError
 from components.core.keyed import generator, uniform
 from components.objectives.denoising.config import Denoising, Whole
-from components.objectives.examples.batches import Batches, Chunk
-from components.objectives.examples.shuffled_text import ShuffledText
+from components.objectives.examples.batches import Chunk
+from components.objectives.examples.rows import RowBatches
 from components.objectives.examples.source_target import Side, source_target_chunk
 from components.objectives.noise.tokens import random_subsets
 from components.text.encode import Split
@@ -18,50 +17,34 @@ Masked = tuple[np.ndarray, np.ndarray]
 """Tokens (sequences, width), and which of them belong to the sequence, of the same shape."""
 
 
-class DenoisingBatches(Batches):
-    """Sequences with as many tokens as source and target of the model can hold, in a new order in every epoch.
+class DenoisingBatches(RowBatches):
+    """Rows with as many tokens as source and target of the model can hold.
 
     All are equally long if the noise removes as many tokens from each: the last one of the text overlaps the one before it.
     """
 
     def __init__(self, config: Denoising, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
-        self.noise, self.text, self.seed = config.noise, ShuffledText(text, seed), seed
-        self.batch_size, self.max_length = batch_size, max_length
+        self.noise, self.max_length = config.noise, max_length
+        if self.noise.kind == "spans":
+            length = self.noise.sizes(max_length).text
+        else:
+            length = max_length if self.noise.kind == "prefix" else max_length - 1
+        rows = -(-text.num_tokens // length) if text.num_tokens >= length else 0
+        super().__init__(text, batch_size, length, length, rows, seed)
         self.ordinary = sentinels.ordinary(tokens)
         self.sentinels = np.array(sentinels.ids(tokens.vocab_size, config.sentinels(max_length)), dtype=np.int64)
         self.byte_lengths = np.array(tokens.byte_lengths)
         self.byte_lengths[self.sentinels] = 0
-        if self.noise.kind == "spans":
-            self.length = self.noise.sizes(max_length).text
-        else:
-            self.length = max_length if self.noise.kind == "prefix" else max_length - 1
-        self.epoch_sequences = -(-self.text.size // self.length)
-        if (full := self.text.size // self.length) < batch_size:
-            raise SesameError(
-                f"the text has {self.text.size} tokens, {full} sequences of {self.length}, less than one batch of {batch_size}; "
-                "use more text or a smaller batch_size"
-            )
-
-    def epoch_steps(self) -> int:
-        return self.epoch_sequences // self.batch_size
 
     def tokens(self, step: int) -> int:
         return self.batch_size * self.length
 
-    def documents(self, step: int) -> list[str]:
-        """Return the documents in each sequence of a step."""
-        epoch, starts = self._starts(step, step + 1)
-        return [self.text.documents(epoch, start, start + self.length) for start in starts.tolist()]
-
-    def _starts(self, first: int, last: int) -> tuple[int, np.ndarray]:
-        """Return the epoch of the steps [first, last), and the position in it where each of their sequences begins."""
-        epoch, index = divmod(first, self.epoch_steps())
-        sequences = slice(index * self.batch_size, (index + last - first) * self.batch_size)
-        starts = self.text.shuffled(epoch, self.epoch_sequences)[sequences] * self.length
+    def starts(self, first: int, last: int) -> tuple[int, np.ndarray]:
+        epoch, starts = super().starts(first, last)
         return epoch, np.minimum(starts, self.text.size - self.length)
 
     def draw(self, first: int, last: int) -> Chunk:
-        ids = self.text.rows(*self._starts(first, last), self.length)
+        ids = self.read(first, last)
         key = (self.seed, np.repeat(np.arange(first, last), self.batch_size), np.tile(np.arange(self.batch_size), last - first))
         source, target = getattr(self, f"_{self.noise.kind}")(ids, key)
         # a token counts once, in whichever side it is: with the same number of tokens all kinds of noise have read the same text

@@ -1,4 +1,4 @@
-"""A text as one sequence of tokens, its shards and their documents in a new order in every epoch, and its rows in one of their own."""
+"""A text as one sequence of tokens, its shards and their documents in a new order in every epoch."""
 
 from collections.abc import Container, Iterator
 from typing import NamedTuple
@@ -28,7 +28,6 @@ class ShuffledText:
     def __init__(self, text: Split, seed: int):
         self.text, self.seed, self.epoch = text, seed, -1
         self.size = text.num_tokens
-        self.order_of_rows: tuple[int, np.ndarray] = (-1, np.zeros(0, int))  # of which epoch
 
     def read(self, epoch: int, start: int, end: int) -> np.ndarray:
         """Return the tokens [start, end) of an epoch, (end - start,)."""
@@ -40,19 +39,6 @@ class ShuffledText:
             tokens = self.text.shards[self.shards[index]].tokens
             documents += [tokens[a:b] for a, b in zip(begins.tolist(), stops.tolist(), strict=True)]
         return np.concatenate(documents).astype(np.int64)
-
-    def rows(self, epoch: int, starts: np.ndarray, length: int) -> np.ndarray:
-        """Return the `length` tokens from each start on, (rows, length). Behind the end of the text is padding."""
-        return np.stack([pad_to(self.read(epoch, start, min(start + length, self.size)), length) for start in starts.tolist()])
-
-    def shuffled(self, epoch: int, rows: int) -> np.ndarray:
-        """Return the numbers of an epoch's rows in the order in which they are read, (rows,).
-
-        Rows that follow each other in the text would make batches of one document, and of a novel hundreds of them one after another.
-        """
-        if self.order_of_rows[0] != epoch:  # the number after the last shard's is the key of no documents
-            self.order_of_rows = epoch, generator(self.seed, epoch, len(self.text.shards)).permutation(rows)
-        return self.order_of_rows[1]
 
     def documents(self, epoch: int, start: int, end: int) -> str:
         """Return the numbers of the documents in the tokens [start, end) of an epoch, cut to its bounds."""

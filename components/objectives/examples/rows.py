@@ -1,0 +1,49 @@
+"""Rows of running text, equally long, in a new order in every epoch."""
+
+import numpy as np
+
+from components.core.errors import SesameError
+from components.core.keyed import generator
+from components.objectives.examples.batches import Batches
+from components.objectives.examples.shuffled_text import ShuffledText, pad_to
+from components.text.encode import Split
+
+
+class RowBatches(Batches):
+    """Cuts the shuffled documents of an epoch into rows, and shuffles the rows.
+
+    Rows that follow each other in the text would make batches of one document, and of a novel hundreds of them one after another.
+    Memory holds one number per row of the epoch.
+    """
+
+    def __init__(self, text: Split, batch_size: int, stride: int, length: int, rows: int, seed: int):
+        """A row has `length` tokens, `stride` of which no other of the `rows` has. Raise SesameError if the rows do not fill a batch."""
+        self.text, self.batch_size, self.stride, self.length, self.rows = ShuffledText(text, seed), batch_size, stride, length, rows
+        self.seed, self.epoch = seed, -1
+        if rows < batch_size:
+            raise SesameError(
+                f"the text has {self.text.size} tokens, {rows} sequences of {stride}, less than one batch of {batch_size}; "
+                "use more text or a smaller batch_size"
+            )
+
+    def epoch_steps(self) -> int:
+        return self.rows // self.batch_size
+
+    def documents(self, step: int) -> list[str]:
+        """Return the documents in each row of a step."""
+        epoch, starts = self.starts(step, step + 1)
+        return [self.text.documents(epoch, start, start + self.length) for start in starts.tolist()]
+
+    def starts(self, first: int, last: int) -> tuple[int, np.ndarray]:
+        """Return the epoch of the steps [first, last), and the position in it where each of their rows begins."""
+        epoch, index = divmod(first, self.epoch_steps())
+        if epoch != self.epoch:  # a shard's documents have its number in their key; the rows of all have the one after the last
+            self.epoch, self.order = epoch, generator(self.seed, epoch, len(self.text.text.shards)).permutation(self.rows)
+        return epoch, self.order[index * self.batch_size : (index + last - first) * self.batch_size] * self.stride
+
+    def read(self, first: int, last: int) -> np.ndarray:
+        """Return the rows of the steps [first, last), (rows, length). Behind the end of the text is padding."""
+        epoch, starts = self.starts(first, last)
+        ends = np.minimum(starts + self.length, self.text.size)
+        texts = [self.text.read(epoch, start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        return np.stack([pad_to(tokens, self.length) for tokens in texts])

@@ -442,9 +442,21 @@ def test_a_long_address_is_cut_in_messages(server):
 
 def test_a_slow_server_shows_its_progress(server, capsys, monkeypatch):
     """Nothing was said until a whole chunk had come, which a server of a byte a second sends in three days."""
-    now = iter(range(0, 10_000, 10))
+    now = iter(range(0, 10_000, 4))
     monkeypatch.setattr(download.time, "monotonic", lambda: next(now))
     parts = [b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", b"o", b"n", b"e"]
     with answering(*parts) as address:
         contents(by_address(f"{address}/a.txt", hashlib.sha256(b"one").hexdigest()))
     assert capsys.readouterr().out.count("MB") >= 3
+
+
+def test_a_server_that_drips_is_given_up_and_what_came_is_kept(server, monkeypatch):
+    """A byte every few seconds is no silence: the stage waited for days without a word of what was wrong."""
+    now = iter(range(0, 10_000, 40))
+    monkeypatch.setattr(download.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(download, "ATTEMPTS", 1)
+    parts = [b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", b"o", b"n", b"e"]
+    with answering(*parts) as address, pytest.raises(Unreachable, match=r"after 1 tries \(less than 100 bytes a second\); check"):
+        contents(by_address(f"{address}/a.txt"))
+    [kept] = Path(".sesame/downloads").rglob("*.part")
+    assert kept.read_bytes() == b"one"[: kept.stat().st_size] != b""

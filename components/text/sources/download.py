@@ -19,6 +19,8 @@ from components.core.storage import STATE
 ATTEMPTS = 5
 TIMEOUT = (10, 60)
 """Seconds to connect, seconds of silence."""
+WINDOW, SLOWEST = 60, 100
+"""An answer that brings less than so many bytes a second for so many seconds is given up, and asked for again from there on."""
 CHUNK = 1 << 18
 SHOWN = 200
 """Characters of an address in a message."""
@@ -28,6 +30,10 @@ def sha256_of(path: Path) -> str:
     """Hex digest of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class TooSlow(requests.Timeout):
+    """A server that sends, but so little that the file would take days: to wait would look like a hang."""
 
 
 class _Progress:
@@ -159,6 +165,8 @@ def reason(error: Exception) -> str:
         return "with redirections that do not end"
     if (response := getattr(error, "response", None)) is not None:
         return f"{response.status_code} {response.reason}".rstrip()
+    if isinstance(error, TooSlow):
+        return f"less than {SLOWEST} bytes a second"
     causes = list(_causes(error))
     if any(isinstance(cause, SILENCE) for cause in causes):
         return "no answer in time"
@@ -192,10 +200,19 @@ def _tls(error: BaseException) -> str:
 
 
 def _arriving(response: requests.Response) -> Iterator[bytes]:
-    """The bytes of an answer as they come: `iter_content` would say nothing of a slow server's before a whole chunk."""
+    """The bytes of an answer as they come: `iter_content` would say nothing of a slow server's before a whole chunk.
+
+    Raise TooSlow where they come so slowly that the answer never ends.
+    """
+    since, count = time.monotonic(), 0
     try:
         while chunk := response.raw.read1(CHUNK):
             yield chunk
+            count += len(chunk)
+            if (seconds := time.monotonic() - since) > WINDOW:
+                if count < SLOWEST * seconds:
+                    raise TooSlow
+                since, count = time.monotonic(), 0
     except urllib3.exceptions.HTTPError as error:
         raise requests.ConnectionError(error) from None
 

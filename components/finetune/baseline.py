@@ -1,9 +1,10 @@
 """`python -m components.finetune.baseline TASK`: baselines without pre-training, on the same examples -> data/baselines/<task>/.
 
-The most frequent label; linear models over TF-IDF bags of words, for a pair over [u, v, |u - v|, u * v], or over its second text only,
-which shows how much the labels depend on how the texts were written (Gururangan et al. 2018). These draw no random numbers: their
-deviation is that of the training examples, and they run once where all examples are used. Then networks over randomly initialised token
-vectors: a deep averaging network, decomposable attention and a biLSTM with attention.
+The most frequent label; the cosine of two TF-IDF bags of words, which is search before BERT; linear models over these
+bags, for a pair over [u, v, |u - v|, u * v], or over its second text only, which shows how much the labels depend on how
+the texts were written (Gururangan et al. 2018). These draw no random numbers: their deviation is that of the training
+examples, and they run once where all examples are used. Then networks over randomly initialised token vectors: a deep
+averaging network, decomposable attention and a biLSTM with attention.
 """
 
 import re
@@ -43,13 +44,14 @@ LINEAR = {
 LINEAR["second_text"] = LINEAR["logistic_regression"]
 SUPPORTED_KINDS = {
     "majority": {"classification", "tagging", "text", "extraction"}, "logistic_regression": {"classification", "regression"},
-    "second_text": {"classification", "regression"},
+    "tfidf_cosine": {"regression"}, "second_text": {"classification", "regression"},
     "linear_svm": {"classification", "regression"}, "averaging": {"classification", "regression"},
     "decomposable_attention": {"classification", "regression"}, "bilstm": set(kinds.KINDS),
 }  # fmt: skip
 """The kinds of tasks that a baseline supports."""
 WORD = re.compile(words.WORD)
-PAIRS_ONLY = ("second_text",)
+PAIRS_ONLY = ("tfidf_cosine", "second_text")
+OF_WORDS = (*LINEAR, "tfidf_cosine")
 
 
 def supports(method: str, task: params.Task, pair: bool) -> bool:
@@ -62,8 +64,8 @@ def usable(methods: Sequence[str], setup: TaskSetup) -> list[str]:
     """The baselines that support a task. Bags of words are left out, with a message, where no training text has a word."""
     chosen = [method for method in methods if supports(method, setup.task, setup.pair)]
     texts = {method: [row.text_b if method == "second_text" else f"{row.text_a} {row.text_b or ''}" for row in setup.examples["train"]]
-             for method in LINEAR}  # fmt: skip
-    for method in [method for method in chosen if method in LINEAR and not any(map(WORD.search, texts[method]))]:
+             for method in OF_WORDS}  # fmt: skip
+    for method in [method for method in chosen if method in OF_WORDS and not any(map(WORD.search, texts[method]))]:
         print(f"{method}: left out, since no training text of {setup.name} has a letter or a digit to count words by", flush=True)
         chosen.remove(method)
     return chosen
@@ -108,6 +110,13 @@ def majority(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, lis
     [(rest, _)] = sum(counts.values(), Counter()).most_common(1)
     best = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
     return {split: [[best.get(word.lower(), rest) for word in row.words] for row in examples] for split, examples in rows.items()}
+
+
+def tfidf_cosine(rows: dict[str, list[Example]]) -> dict[str, list[float]]:
+    """The cosine of the two texts' bags of words: nothing is learnt but how rare a word is."""
+    features = bags_of_words(rows, pair=True)
+    size = features["train"].shape[1] // 4  # [u, v, |u - v|, u * v]
+    return {split: np.asarray(x[:, 3 * size :].sum(1)).ravel().tolist() for split, x in features.items()}
 
 
 def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair: bool) -> FittedBaseline:
@@ -240,6 +249,8 @@ def fit(all_params: params.Params, setup: TaskSetup, method: str) -> FittedBasel
         examples = setup.for_seed(seed).examples
         if method == "majority":
             fitted.append(FittedBaseline([majority(setup.task, examples)], 0))
+        elif method == "tfidf_cosine":
+            fitted.append(FittedBaseline([tfidf_cosine(examples)], 0))
         else:
             fitted.append(linear(method, setup.task, examples, setup.pair))
     logits = [of_run for baseline in fitted for of_run in baseline.logits]

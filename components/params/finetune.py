@@ -88,7 +88,10 @@ class Adapt(Block):
     """Name of a way to adapt -> its recipe."""
 
 
-BASELINES = ("majority", "second_text", "logistic_regression", "linear_svm", "averaging", "decomposable_attention", "bilstm")
+BASELINES = (
+    "majority", "tfidf_cosine", "second_text", "logistic_regression", "linear_svm", "averaging",
+    "decomposable_attention", "bilstm",
+)  # fmt: skip
 
 
 class LearningCurve(Block):
@@ -117,8 +120,9 @@ class Baselines(Block):
     """Baselines that need no pre-training, on the same examples."""
 
     methods: Annotated[list[Literal[BASELINES]], Once]
-    """The commonest label (where a text is asked for, the source as it is); bags of words, `second_text` of a pair's second text alone; a
-    deep averaging network (Iyyer et al. 2015); decomposable attention, for pairs (Parikh et al. 2016); a biLSTM with attention."""
+    """The commonest label (where a text is asked for, the source as it is); bags of words: the cosine of a pair's two,
+    linear models, and `second_text` of a pair's second text alone; a deep averaging network (Iyyer et al. 2015);
+    decomposable attention, for pairs (Parikh et al. 2016); a biLSTM with attention."""
     tokenizer: TokenizerName
     """The tokenizer of the networks, whose vectors start at random."""
     embedding_size: Size = 100

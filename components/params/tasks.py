@@ -12,18 +12,18 @@ from components.params.sources import Source
 
 MetricName = Literal[
     "accuracy", "f1", "macro_f1", "matthews_correlation", "pearson", "spearman", "exact_match", "gender_parity", "bleu", "chrf", "rouge_1",
-    "rouge_2", "rouge_l",
+    "rouge_2", "rouge_l", "mrr", "ndcg",
 ]  # fmt: skip
 METRICS_OF = {
     "classification": ("accuracy", "f1", "macro_f1", "matthews_correlation", "exact_match", "gender_parity"),
-    "regression": ("pearson", "spearman"),
+    "regression": ("pearson", "spearman", "mrr", "ndcg"),
     "choice": ("accuracy", "f1", "exact_match"),
     "extraction": ("f1", "exact_match"),
     "tagging": ("f1", "accuracy"),
     "text": ("rouge_1", "rouge_2", "rouge_l", "f1", "exact_match", "bleu", "chrf"),
 }
-GROUPED = ("exact_match", "gender_parity")
-"""Metrics of classification that judge the examples of a group together."""
+GROUPED = {"classification": ("exact_match", "gender_parity"), "regression": ("mrr", "ndcg")}
+"""Kind of task -> its metrics that judge the examples of a group together: answers to a question, candidates of a search."""
 READ_AS = {
     "copa": "choice", "multirc": "classification", "record": "choice", "wic": "classification", "wsc": "classification",
     "squad": "extraction", "conll": "tagging", "parallel": "text",
@@ -58,7 +58,7 @@ class TaskTable(Block):
     with a list of them, or with `{"text": [...], "label": [...]}`, their texts and names (ARC, CommonsenseQA). `label`
     is the number or the name of the right one."""
     label_names: dict[str, str] = {}
-    """Maps the labels in the file to the names of `labels`, or to the numbers of `choices`, where they differ."""
+    """Maps the labels in the file, where they differ, to the names of `labels`, or the numbers of `choices` or a regression."""
     drop_labels: list[str] = []
     """Rows with these labels are left out and counted (SNLI's `-`: no majority)."""
     thresholds: list[float] = []
@@ -279,7 +279,8 @@ class Task(Block):
             raise ValueError(f"text_b of {name}: the second texts of a choice task are its choices; leave text_b out")
         if table.thresholds and len(table.thresholds) != len(self.labels) - 1:
             raise ValueError(f"{len(self.labels)} labels need {len(self.labels) - 1} thresholds")
-        if self.kind != "choice" and (unknown := sorted(set(table.label_names.values()) - set(self.labels))):
+        classes = self.kind not in ("choice", "regression")  # whose names are those of the examples, or numbers
+        if classes and (unknown := sorted(set(table.label_names.values()) - set(self.labels))):
             raise ValueError(f"label_names of {name} give {', '.join(unknown)}, not among labels")
 
     def _metric_fits(self, metric: str, name: str, split: TaskSplit) -> None:
@@ -289,7 +290,9 @@ class Task(Block):
             raise ValueError(f"metric f1 needs two labels, and there are {len(self.labels)}; take macro_f1")
         if self.kind == "tagging" and metric == "f1" and (other := [label for label in self.labels if not re.match(r"O$|[BI]-.", label)]):
             raise ValueError(f"metric f1 of a tagging task counts entities in O, B-type, I-type; not one of these: {', '.join(other)}")
-        if self.kind == "classification" and metric in GROUPED:
+        if metric in GROUPED.get(self.kind, ()):
+            if self.kind == "regression" and (not self.range or self.range[0] < 0):
+                raise ValueError(f"metric {metric} of {name} ranks by labels of 0 or more; give a range such as [0, 1]")
             table = split.table or self.table if split.source else self.train.table or self.table
             if table and table.group is None and table.group_rows is None:
                 raise ValueError(f"metric {metric} of {name} needs a group in its table")

@@ -47,7 +47,7 @@ TASKS = {"stsb": "STS-B (Pearson)", "snli": "SNLI (accuracy)", "movies": "movie 
 BASELINES = {
     "decomposable_attention": "the same head over random vectors", "averaging": "averaging network",
     "logistic_regression": "logistic regression", "linear_svm": "linear svm", "second_text": "the second text alone",
-    "majority": "majority",
+    "tfidf_cosine": "cosine of word counts", "majority": "majority",
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from components.core.tracking import Run
 from components.core.words import WORD
 from components.params.tasks import GROUPED, NO_ANSWER
 from components.stages import stage
-from components.tasks import Example, readers
+from components.tasks import Example, metrics, readers
 from components.tasks.readers.fields import Examples, unknown_label
 from components.text.sources import tables
 
@@ -47,8 +47,8 @@ def structured(task: params.Task, declared: params.TaskSplit, split: str) -> Exa
 
 
 def rows(task: params.Task, declared: params.TaskSplit, table: params.TaskTable, split: str, dropped: Counter) -> Examples:
-    """Yield the examples of a plain table. An example has its group only if a metric evaluates groups, as some of classification do."""
-    needs_group = task.kind == "classification" and set(GROUPED) & set(declared.metrics or task.metrics)
+    """Yield the examples of a plain table. An example has its group only if a metric evaluates groups."""
+    needs_group = set(GROUPED.get(task.kind, ())) & set(declared.metrics or task.metrics)
     for number, (place, row) in enumerate(tables.rows(declared.source, table)):
         raw = tables.text(place, row, table.label) if declared.labelled else None
         if raw in table.drop_labels:
@@ -116,8 +116,9 @@ def label(
         if name not in task.labels:
             raise unknown_label(place, raw, [*task.labels, *table.label_names])
         return name
+    named = table.label_names.get(raw, raw)
     try:
-        number = math.nan if "_" in raw else float(raw)  # Python reads `1_5` as 15
+        number = math.nan if "_" in named else float(named)  # Python reads `1_5` as 15
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
@@ -279,7 +280,11 @@ def describe(task: params.Task, examples: list[Example]) -> dict:
     if not labels:
         return facts | {"labelled": False}
     if task.kind == "regression":
-        return facts | {"mean": sum(labels) / len(labels), "min": min(labels), "max": max(labels)}
+        facts |= {"mean": sum(labels) / len(labels), "min": min(labels), "max": max(labels)}
+        if examples[0].group is not None:
+            of_groups = metrics.groups(examples, labels)
+            facts |= {"groups": len(of_groups), "ranked": sum(map(metrics.has_ranks, of_groups))}
+        return facts
     if task.kind == "choice":
         return facts | {"choices_mean": sum(len(example.choices) for example in examples) / len(examples)}
     if task.kind == "extraction":

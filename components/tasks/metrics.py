@@ -8,13 +8,14 @@ import statistics
 import string
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
+from math import comb
 from typing import Any
 from unicodedata import category, normalize
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
-from sklearn.metrics import f1_score, matthews_corrcoef
+from sklearn.metrics import f1_score, matthews_corrcoef, ndcg_score
 
 from components import params
 from components.core.errors import SesameError
@@ -31,11 +32,12 @@ def _gold(examples: list[Example]) -> list:
     return [example.label for example in examples]
 
 
-def _groups(examples: list[Example], predicted: list) -> list[list[tuple[Example, str]]]:
-    groups: dict[str, list[tuple[Example, str]]] = {}
+def groups(examples: list[Example], predicted: list) -> list[list[tuple[Example, Any]]]:
+    """Return the examples of each group with their predictions."""
+    by_group: dict[str, list[tuple[Example, Any]]] = {}
     for example, prediction in zip(examples, predicted, strict=True):
-        groups.setdefault(example.group, []).append((example, prediction))
-    return list(groups.values())
+        by_group.setdefault(example.group, []).append((example, prediction))
+    return list(by_group.values())
 
 
 def f1(task: params.Task, examples: list[Example], predicted: list) -> float:
@@ -57,14 +59,58 @@ def matthews_correlation(task: params.Task, examples: list[Example], predicted: 
 
 def group_exact_match(task: params.Task, examples: list[Example], predicted: list) -> float:
     """The share of groups in which all predictions are correct: exact match of MultiRC, over questions."""
-    groups = _groups(examples, predicted)
-    return sum(all(prediction == example.label for example, prediction in group) for group in groups) / len(groups)
+    judged = groups(examples, predicted)
+    return sum(all(prediction == example.label for example, prediction in group) for group in judged) / len(judged)
 
 
 def gender_parity(task: params.Task, examples: list[Example], predicted: list) -> float:
     """The share of groups with equal predictions: pairs that differ in a pronoun (Rudinger et al. 2018)."""
-    groups = _groups(examples, predicted)
-    return sum(len({prediction for _, prediction in group}) == 1 for group in groups) / len(groups)
+    judged = groups(examples, predicted)
+    return sum(len({prediction for _, prediction in group}) == 1 for group in judged) / len(judged)
+
+
+def has_ranks(group: list[tuple[Example, Any]]) -> bool:
+    """Whether some candidates of a group are more relevant than others; else no order is better than any other."""
+    return len({example.label for example, _ in group}) > 1
+
+
+Relevance = tuple[float, ...]
+Scores = tuple[float, ...]
+
+
+@lru_cache(maxsize=2**17)  # intervals score the same groups a hundred times
+def reciprocal_rank(relevance: Relevance, scores: Scores) -> float:
+    """Return the expected 1 / rank of the first relevant candidate.
+
+    Candidates of one score come in a random order, so a model that scores all alike has what a random order has.
+    """
+    candidates = list(zip(relevance, scores, strict=True))
+    best = max(score for label, score in candidates if label > 0)
+    before, tied = sum(score > best for score in scores), [label > 0 for label, score in candidates if score == best]
+    n, right = len(tied), sum(tied)
+    return sum(comb(n - k, right - 1) / comb(n, right) / (before + k) for k in range(1, n - right + 2))
+
+
+@lru_cache(maxsize=2**17)
+def discounted_gain(relevance: Relevance, scores: Scores) -> float:
+    """Return the NDCG of all candidates, with linear gains and the mean over the orders of equal scores."""
+    return float(ndcg_score([relevance], [scores]))
+
+
+def _over_rankings(value: Callable[[Relevance, Scores], float]) -> Metric:
+    def mean(task: params.Task, examples: list[Example], predicted: list) -> float | None:
+        """The mean over the groups that can be ranked; None if there is none."""
+        ranked = [group for group in groups(examples, predicted) if has_ranks(group)]
+        columns = [((example.label for example, _ in group), (score for _, score in group)) for group in ranked]
+        return statistics.fmean(value(*map(tuple, both)) for both in columns) if columns else None
+
+    return mean
+
+
+mrr = _over_rankings(reciprocal_rank)
+"""Mean reciprocal rank (Voorhees 1999)."""
+ndcg = _over_rankings(discounted_gain)
+"""Normalised discounted cumulative gain (Järvelin and Kekäläinen 2002)."""
 
 
 def _correlation(function: Callable) -> Metric:
@@ -237,7 +283,9 @@ METRICS: dict[str, dict[str, Metric]] = {
             "f1": f1, "macro_f1": macro_f1, "matthews_correlation": matthews_correlation, "exact_match": group_exact_match,
             "gender_parity": gender_parity,
         },
-        "regression": {"pearson": _correlation(pearsonr), "spearman": _correlation(spearmanr)},
+        "regression": {
+            "pearson": _correlation(pearsonr), "spearman": _correlation(spearmanr), "mrr": mrr, "ndcg": ndcg,
+        },
         "choice": {},
         "extraction": {},
         "tagging": {"f1": entity_f1, "accuracy": tag_accuracy},

@@ -456,7 +456,8 @@ def test_a_server_that_drips_is_given_up_and_what_came_is_kept(server, monkeypat
     monkeypatch.setattr(download.time, "monotonic", lambda: next(now))
     monkeypatch.setattr(download, "ATTEMPTS", 1)
     parts = [b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", b"o", b"n", b"e"]
-    with answering(*parts) as address, pytest.raises(Unreachable, match=r"after 1 tries \(less than 100 bytes a second\); check"):
+    said = r"after 1 tries \(less than 100 bytes a second\); check"
+    with answering(*parts) as address, pytest.raises(Unreachable, match=said):
         contents(by_address(f"{address}/a.txt"))
     [kept] = Path(".sesame/downloads").rglob("*.part")
     assert kept.read_bytes() == b"one"[: kept.stat().st_size] != b""

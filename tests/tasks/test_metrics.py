@@ -1,5 +1,8 @@
 """Metrics against scikit-learn, scipy and known values; splits without labels are refused."""
 
+from dataclasses import replace
+from itertools import pairwise, permutations
+
 import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
@@ -46,18 +49,17 @@ def test_macro_f1_counts_labels_that_do_not_occur():
 def test_regression_is_clipped_and_matches_scipy():
     rng = np.random.default_rng(0)
     gold, predicted = rng.uniform(0, 5, 50), rng.uniform(-3, 8, 50)
-    result = metrics.evaluate(task("regression", range=(0, 5)), "dev", examples(gold.tolist()), predicted.tolist())
+    scores = task("regression", range=(0, 5), metrics=["pearson", "spearman"])
+    result = metrics.evaluate(scores, "dev", examples(gold.tolist()), predicted.tolist())
     assert result["pearson"] == pytest.approx(pearsonr(np.clip(predicted, 0, 5), gold).statistic)
     assert result["spearman"] == pytest.approx(spearmanr(np.clip(predicted, 0, 5), gold).statistic)
 
 
 def test_constant_predictions_are_undefined_not_zero():
-    scores = task("regression", range=(0, 5))
-    assert metrics.evaluate(scores, "dev", examples([1.0, 2, 3]), [2.0] * 3) == {"pearson": None, "spearman": None}
-    assert metrics.evaluate(scores, "dev", examples([1.0, 2, 3]), [7.0, 8, 9]) == {
-        "pearson": None,
-        "spearman": None,
-    }  # constant once clipped
+    scores = task("regression", range=(0, 5), metrics=["pearson", "spearman"])
+    undefined = {"pearson": None, "spearman": None}
+    assert metrics.evaluate(scores, "dev", examples([1.0, 2, 3]), [2.0] * 3) == undefined
+    assert metrics.evaluate(scores, "dev", examples([1.0, 2, 3]), [7.0, 8, 9]) == undefined, "constant once clipped"
     one = task(labels=["no", "yes"], metrics=["matthews_correlation"])
     assert metrics.evaluate(one, "dev", examples(["no", "yes"]), ["no", "no"]) == {"matthews_correlation": None}
     assert metrics.shown(None) == "undefined (constant predictions)" and metrics.shown(0.25) == "0.250"
@@ -73,6 +75,37 @@ def test_groups_are_judged_together():
     assert metrics.evaluate(parity, "dev", examples(["true"] * 4, ["a", "b", "a", "b"]), ["true", "false", "true", "true"]) == {
         "gender_parity": 0.5
     }
+
+
+RANKING = {"range": (0, 2), "metrics": ["mrr", "ndcg"]}
+
+
+def test_candidates_of_a_search_are_ranked_within_their_group():
+    """Against every order of equal scores; a group whose candidates are all as relevant tells nothing."""
+    rng, search = np.random.default_rng(0), task("regression", **RANKING)
+    relevance = [[0, 1, 0, 0], [2, 0, 1], [0, 0, 1, 1, 0], [1], [0, 0]]
+    scores = [[rng.integers(3) for _ in group] for group in relevance]
+    groups = [i for i, group in enumerate(relevance) for _ in group]
+    rows = examples([label for group in relevance for label in group], groups)
+    ranks, gains = [], []
+    for labels, given in zip(relevance[:3], scores[:3], strict=True):
+        every = permutations(range(len(labels)))
+        orders = [order for order in every if all(given[a] >= given[b] for a, b in pairwise(order))]
+        ranks.append(np.mean([1 / (1 + min(rank for rank, i in enumerate(order) if labels[i])) for order in orders]))
+        ideal = np.argsort(labels)[::-1]
+        *gain, best = [sum(labels[i] / np.log2(rank + 2) for rank, i in enumerate(order)) for order in (*orders, ideal)]
+        gains.append(np.mean(gain) / best)
+    flat = [float(score) for group in scores for score in group]
+    result = metrics.evaluate(search, "dev", rows, flat)
+    assert result == {"mrr": pytest.approx(np.mean(ranks)), "ndcg": pytest.approx(np.mean(gains))}
+    side = verdicts.side(search, "mrr", [replace(row, cluster=str(row.group)) for row in rows], [flat])
+    assert side.scores == [pytest.approx(np.mean(ranks))] and len(side.without) == 5, "a group leaves as a whole"
+
+
+def test_a_search_that_scores_all_alike_is_as_good_as_a_random_order():
+    rows, search = examples([1.0, 0, 0, 0], [0] * 4), task("regression", **RANKING)
+    assert metrics.evaluate(search, "dev", rows, [0.5] * 4)["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
+    assert metrics.evaluate(search, "dev", examples([1.0], [0]), [0.5]) == {"mrr": None, "ndcg": None}
 
 
 def test_choice_takes_the_best_of_the_right_answers():

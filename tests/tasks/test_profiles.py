@@ -29,7 +29,7 @@ ROWS = {  # counted in the files, shared/data/README.md; None: divided from one 
     "xquad_en": {"train+dev+test": 1190}, "wnut17": {"train": 3394, "dev": 1009, "test": 1287},
     "sst5": {"train": 8544, "dev": 1101, "test": 2210},
     "trec": {"train+dev": 5452, "test": 500}, "sick_entailment": {"train": 4500, "dev": 500, "test": 4927},
-    "sick_relatedness": {"train": 4500, "dev": 500, "test": 4927},
+    "sick_relatedness": {"train": 4500, "dev": 500, "test": 4927}, "qnli_search": {"train+dev": 10475, "test": 5463},
 }  # fmt: skip
 DIAGNOSTICS = {"axb": 1104, "axg": 356}  # ride on SuperGLUE's RTE
 
@@ -167,3 +167,5 @@ def test_every_task_of_the_local_files(file, name):
         assert len({row.group for row in tasks.read("data/tasks/multirc", "dev")}) == 953
     if name == "other_files":
         assert [tasks.card("data/tasks/wnut17")[split]["words"] for split in ("train", "dev", "test")] == [62730, 15733, 23394]
+        card = tasks.card("data/tasks/qnli_search")["test"]
+        assert (card["groups"], card["ranked"]) == (4100, 1362), "questions, and those with a sentence beside the answer"

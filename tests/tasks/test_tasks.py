@@ -97,6 +97,20 @@ def test_groups_of_rows_are_kept_for_the_metric_that_judges_them(prepare):
     assert [row.group for row in splits["axg"][:4]] == ["axg-0", "axg-0", "axg-1", "axg-1"]
 
 
+SEARCH = {"kind": "regression", "labels": [], "range": [0, 1], "metrics": ["mrr"]}
+RELEVANT = {**PAIRS, "group": "a", "label_names": {"no": "0", "yes": "1"}}
+
+
+def test_candidates_of_a_search_keep_their_query_and_their_relevance(prepare):
+    """The labels in the file are words; the card says how many queries have candidates that can be ranked."""
+    lines = "".join(f"query {i}\tright {i}\tyes\n" + f"query {i}\twrong {i}\tno\n" * (i % 2) for i in range(80))
+    splits = prepare({"pairs.tsv": "a\tb\tlabel\n" + lines}, **SEARCH, table=RELEVANT)
+    rows = [row for split in splits.values() for row in split]
+    assert all(row.group == row.text_a and row.label == float(row.text_b.startswith("right")) for row in rows)
+    card = json.loads(Path("data/tasks/same/card.json").read_text())
+    assert sum(card[split]["groups"] for split in splits) == 80 and sum(card[split]["ranked"] for split in splits) == 40
+
+
 def test_thresholds_and_dropped_labels(prepare):
     lines = "a\tb\tlabel\n" + "".join(f"x{i}\ty\t{value}\n" for i, value in enumerate([-1.5, 0, 0.5, 3] * 20)) + "z\ty\t-\n"
     splits = prepare({"pairs.tsv": lines}, table={**PAIRS, "thresholds": [0.0], "drop_labels": ["-"]})
@@ -294,6 +308,8 @@ SPLIT = {"source": files("pairs.tsv")}
         ),
         ({"labels": ["a", "b", "c"], "metrics": ["f1"]}, "tasks.same: metric f1 needs two labels"),
         ({"metrics": ["gender_parity"]}, "tasks.same: metric gender_parity of train needs a group in its table"),
+        ({**SEARCH, "table": {**RELEVANT, "group": None}}, "tasks.same: metric mrr of train needs a group in its table"),
+        ({**SEARCH, "table": RELEVANT, "range": [-1, 1]}, "tasks.same: metric mrr of train ranks by labels of 0 or more; give"),
         ({"table": {**PAIRS, "group": "a", "group_rows": 2}}, "tasks.same.table: give either group or group_rows"),
         ({"table": {**PAIRS, "label_names": {"1": "maybe"}}}, "tasks.same: label_names of train give maybe, not among labels"),
         ({"table": {"format": "lines", "text_a": "t", "label": "l"}}, "tasks.same.table: pattern has no effect: it "

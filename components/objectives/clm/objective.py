@@ -54,7 +54,10 @@ class CausalLM(Contract):
 
 
 class PackedBatches(RowBatches):
-    """Rows of max_length + 1 tokens; the last token of one is the first of the next one in the text. The last row of the text is padded."""
+    """Rows of max_length + 1 tokens; the last token of one is the first of the next one in the text.
+
+    The last row of the text is padded.
+    """
 
     def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         rows = -(-(text.num_tokens - 1) // max_length)

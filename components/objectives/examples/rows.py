@@ -12,18 +12,21 @@ from components.text.encode import Split
 class RowBatches(Batches):
     """Cuts the shuffled documents of an epoch into rows, and shuffles the rows.
 
-    Rows that follow each other in the text would make batches of one document, and of a novel hundreds of them one after another.
-    Memory holds one number per row of the epoch.
+    Rows that follow each other in the text would make batches of one document, and of a novel hundreds of them one after
+    another. Memory holds one number per row of the epoch.
     """
 
     def __init__(self, text: Split, batch_size: int, stride: int, length: int, rows: int, seed: int):
-        """A row has `length` tokens, `stride` of which no other of the `rows` has. Raise SesameError if the rows do not fill a batch."""
-        self.text, self.batch_size, self.stride, self.length, self.rows = ShuffledText(text, seed), batch_size, stride, length, rows
-        self.seed, self.epoch = seed, -1
+        """A row has `length` tokens, `stride` of which no other of the `rows` has.
+
+        Raise SesameError if the rows do not fill a batch.
+        """
+        self.text, self.seed, self.epoch = ShuffledText(text, seed), seed, -1
+        self.batch_size, self.stride, self.length, self.rows = batch_size, stride, length, rows
         if rows < batch_size:
             raise SesameError(
-                f"the text has {self.text.size} tokens, {rows} sequences of {stride}, less than one batch of {batch_size}; "
-                "use more text or a smaller batch_size"
+                f"the text has {self.text.size} tokens, {rows} sequences of {stride}, less than one batch of "
+                f"{batch_size}; use more text or a smaller batch_size"
             )
 
     def epoch_steps(self) -> int:
@@ -37,8 +40,10 @@ class RowBatches(Batches):
     def starts(self, first: int, last: int) -> tuple[int, np.ndarray]:
         """Return the epoch of the steps [first, last), and the position in it where each of their rows begins."""
         epoch, index = divmod(first, self.epoch_steps())
-        if epoch != self.epoch:  # a shard's documents have its number in their key; the rows of all have the one after the last
-            self.epoch, self.order = epoch, generator(self.seed, epoch, len(self.text.text.shards)).permutation(self.rows)
+        if epoch != self.epoch:
+            # a shard's documents have its number in their key; the rows of all shards have the one after the last
+            after_the_last = len(self.text.text.shards)
+            self.epoch, self.order = epoch, generator(self.seed, epoch, after_the_last).permutation(self.rows)
         return epoch, self.order[index * self.batch_size : (index + last - first) * self.batch_size] * self.stride
 
     def read(self, first: int, last: int) -> np.ndarray:

@@ -20,7 +20,7 @@ ATTEMPTS = 5
 TIMEOUT = (10, 60)
 """Seconds to connect, seconds of silence."""
 WINDOW, SLOWEST = 60, 100
-"""An answer that brings less than so many bytes a second for so many seconds is given up, and asked for again from there on."""
+"""Seconds, and bytes a second. An answer that brings less for so long is given up, and asked for again from there on."""
 CHUNK = 1 << 18
 SHOWN = 200
 """Characters of an address in a message."""

@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection
 import torch
 from torch import Tensor
 
-from components.text.tokenizer import SPECIALS
+from components.models.contract import LanguageModel
+from components.text.tokenizer import CLS, SEP, SPECIALS, Tokenizer
 
 MAX_NEW_TOKENS = 24
 TOP_K, TEMPERATURE = 20, 0.8
@@ -30,3 +31,16 @@ def generate(
             break
         tokens.append(token)
     return tokens
+
+
+def continuations(model: LanguageModel, tokens: Tokenizer, prompts: list[str]) -> list[dict[str, str]]:
+    """Sample a continuation of each prompt by a model that reads left to right."""
+    generator, samples = torch.Generator().manual_seed(0), []
+    for prompt, ids in zip(prompts, tokens.encode(prompts), strict=True):
+        context = [CLS, *ids][: model.max_length]
+        output = generate(
+            lambda text, context=context: model.logits(model(torch.tensor([context + text]))[0, -1]),
+            [SEP], min(MAX_NEW_TOKENS, model.max_length - len(context)), generator,
+        )  # fmt: skip
+        samples.append({"prompt": prompt, "output": tokens.decode(output)})
+    return samples

@@ -29,7 +29,8 @@ ARCHITECTURES = (
 """The families: folders of `components.models`. One more is one more folder, and its name here."""
 
 OBJECTIVES = (
-    "mlm", "clm", "bilm", "electra", "permutation", "denoising", "translation", "bptt", "skip_thoughts", "quick_thoughts", "subwords",
+    "mlm", "clm", "gpt_bert", "bilm", "electra", "permutation", "denoising", "translation", "bptt", "skip_thoughts", "quick_thoughts",
+    "subwords",
 )  # fmt: skip
 """Folders of `components.objectives`. One more is one more folder, and its name here."""
 

@@ -15,9 +15,9 @@ from components.core.errors import SesameError
 from components.derive import distilled, smaller
 from components.models import store
 from components.models.contract import LanguageModel
-from components.objectives.clm.objective import isolate
 from components.objectives.distillation import config
 from components.objectives.distillation.objective import Distillation
+from components.objectives.examples.rows import isolate
 from components.objectives.scoring import IGNORED
 from components.pretrain.cost import training_flops
 from components.pretrain.module import Pretraining

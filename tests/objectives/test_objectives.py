@@ -17,11 +17,12 @@ from components.models.decoder.config import DecoderArchitecture
 from components.objectives import sampling, scoring
 from components.objectives.bilm.batches import BidirectionalBatches
 from components.objectives.bilm.objective import pack, unpack
-from components.objectives.clm.objective import PackedBatches, isolate
+from components.objectives.clm.objective import PackedBatches
 from components.objectives.denoising.batches import DenoisingBatches
 from components.objectives.denoising.config import Denoising
 from components.objectives.examples import batches as batches_module
 from components.objectives.examples.masked import MaskedBatches, scatter_targets
+from components.objectives.examples.rows import isolate
 from components.objectives.examples.segments import match_partners, segment_pairs
 from components.objectives.examples.shuffled_text import ShuffledText
 from components.objectives.fillings import likeliest_fillings

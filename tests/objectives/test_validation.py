@@ -19,7 +19,7 @@ PLAIN = {"num_layers": 1, "hidden_size": 16, "max_length": 32}
 BILM = {"name": "bilm", "hidden_size": 16, "projection_size": 8, "char_embedding_size": 4, "char_filters": [[1, 4], [3, 8]]}
 MODELS = {
     "mlm": ({"name": "encoder", **SIZES}, {}), "electra": ({"name": "encoder", **SIZES}, {"generator_size": 0.5}),
-    "clm": ({"name": "decoder", **SIZES}, {}), "bilm": (BILM, {"window": 8}),
+    "clm": ({"name": "decoder", **SIZES}, {}), "gpt_bert": ({"name": "decoder", **SIZES}, {}), "bilm": (BILM, {"window": 8}),
     "bptt": ({"name": "recurrent", **PLAIN}, {"window": 8}), "permutation": ({"name": "xlnet", **SIZES}, {}),
     "denoising": ({"name": "encoder_decoder", **SIZES}, {"noise": {"kind": "whole", "infilled": 0.3}}),
     "translation": ({"name": "encoder_decoder", **SIZES}, {}), "skip_thoughts": ({"name": "encoder", **SIZES}, {}),
@@ -75,7 +75,7 @@ def test_a_validation_is_of_all_rows_whatever_the_batch(name, tokens, train_spli
     assert all(other == pytest.approx(one, rel=1e-5) for other in others), (one, others)
     ordinary = int((text.shards[0].tokens >= len(SPECIALS)).sum())
     assert one["tokens"] >= ordinary, "all of the text is read"
-    if name in ("clm", "bptt", "bilm"):  # and all of it predicted, and where segments end: the [CLS] of documents is not
+    if name in ("clm", "gpt_bert", "bptt", "bilm"):  # and all of it predicted, and where segments end: the [CLS] of documents is not
         directions = 2 if name == "bilm" else 1
         assert one["targets"] == directions * int((text.shards[0].tokens != CLS).sum())
 

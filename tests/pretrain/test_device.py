@@ -33,6 +33,7 @@ PAIRS = {
     "gpt, relative": (DECODER | {"positions": "relative"}, {"name": "clm"}),
     "gpt, alibi": (DECODER | {"positions": "alibi"}, {"name": "clm"}),
     "gpt, new parts": (DECODER | NEW, {"name": "clm"}),
+    "gpt-bert": (DECODER, {"name": "gpt_bert"}),
     "deberta": ({"name": "deberta", **SIZES}, {"name": "mlm", "next_sentence": False}),
     "xlnet": ({"name": "xlnet", **SIZES}, {"name": "permutation"}),
     "canine": (

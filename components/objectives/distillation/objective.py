@@ -15,11 +15,11 @@ from torch.nn.functional import cosine_similarity, kl_div
 from components import objectives
 from components.models import store
 from components.models.contract import LanguageModel, gather_positions
-from components.objectives.clm.objective import isolate
 from components.objectives.contract import Losses
 from components.objectives.contract import Objective as Contract
 from components.objectives.distillation import config
 from components.objectives.examples.batches import Batches, Chunk, Tensors
+from components.objectives.examples.rows import isolate
 from components.objectives.examples.shuffled_text import next_token_labels
 from components.objectives.scoring import IGNORED
 from components.params import Objective as HardObjective

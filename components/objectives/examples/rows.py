@@ -1,12 +1,15 @@
 """Rows of running text, equally long, in a new order in every epoch."""
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from components.core.errors import SesameError
 from components.core.keyed import generator
 from components.objectives.examples.batches import Batches
 from components.objectives.examples.shuffled_text import ShuffledText, pad_to
 from components.text.encode import Split
+from components.text.tokenizer import CLS, PAD, Tokenizer
 
 
 class RowBatches(Batches):
@@ -52,3 +55,34 @@ class RowBatches(Batches):
         ends = np.minimum(starts + self.length, self.text.size)
         texts = [self.text.read(epoch, start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         return np.stack([pad_to(tokens, self.length) for tokens in texts])
+
+
+class PackedRows(RowBatches):
+    """Rows of max_length + 1 tokens; the last token of one is the first of the next one in the text.
+
+    The last row of the text is padded.
+    """
+
+    def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
+        rows = -(-(text.num_tokens - 1) // max_length)
+        super().__init__(text, batch_size, max_length, max_length + 1, rows, seed)
+        self.byte_lengths = np.asarray(tokens.byte_lengths)
+
+    def tokens(self, step: int) -> int:
+        _, starts = self.starts(step, step + 1)
+        return int(np.minimum(self.stride, self.text.size - 1 - starts).sum())
+
+
+def isolate(ids: Tensor, two_sided: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """ids (batch, length) -> positions (batch, length) from each document's `[CLS]`, and an attention mask (batch, 1, length, length).
+
+    The mask is True for earlier tokens of the same document, and where `two_sided` (batch,) for its later ones, too. Positions
+    alone would not isolate documents.
+    """
+    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    starts = torch.where(ids == CLS, positions, 0).cummax(1).values
+    same = starts[:, :, None] == starts[:, None, :]
+    visible = positions[:1, :, None] >= positions[:1, None, :]
+    if two_sided is not None:
+        visible = visible | (two_sided[:, None, None] & (ids != PAD)[:, None])
+    return positions - starts, (same & visible)[:, None]

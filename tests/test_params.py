@@ -20,6 +20,7 @@ from pipelines import profiles
 from tests.conftest import tiny_params
 
 PYPI = {"kind": "pypi", "project": "demo", "version": "1", "filename": "a.whl", "sha256": "0" * 64, "members": ["*"]}
+LONG = {"name": "long_encoder", "num_layers": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_length": 32}
 EXPECTED = {"variant": "40", "task": "same", "direction": "higher", "matters": 0.01}
 ROOT = Path(__file__).parents[1]
 
@@ -261,11 +262,30 @@ MORE = {
             "models.bert.architecture: layer_groups: 2 has no effect with shared_layers: none; leave one of them out",
         ),
         (
+            lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5}]),
+            "models.bert.phases[0]: a phase with neither max_length nor batch_size changes nothing; give one of them, or",
+        ),
+        *(
+            (
+                lambda raw, size=size: raw["models"]["bert"].update(architecture={"name": "encoder", "size": size}),
+                f"models.bert.architecture: size {size!r} is no size; take one of tiny, mini, small, medium, base, large, or a",
+            )
+            for size in (2.0, 0, 257, "big", True)
+        ),
+        (
+            lambda raw: raw["models"]["bert"].update(architecture=LONG | {"attention": "full", "window": 3}),
+            "models.bert.architecture: window has no effect: it is of attention: windows, and here that is full; leave it",
+        ),
+        (
+            lambda raw: raw["models"]["bert"].update(architecture=LONG | {"attention": "linear", "chunk": 3}),
+            "models.bert.architecture: chunk has no effect: it is of attention: hashes, and here that is linear; leave it",
+        ),
+        (
             lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5, "max_length": 64}]),
             "models.bert: a phase of 64 tokens is longer than the architecture reads (32)",
         ),
         (
-            lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5}, {"share": 0.5}]),
+            lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5, "batch_size": 4}] * 2),
             "models.bert: the shares of phases sum to 1, and leave nothing for the rest of the training",
         ),
         (
@@ -273,7 +293,7 @@ MORE = {
             "models.bert: batch_size 9 is not divisible by 2, the micro-batches that accumulate: 2 makes on 1 device",
         ),
         (
-            lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5}], budget={"minutes": 1}),
+            lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5, "batch_size": 4}], budget={"minutes": 1}),
             "models.bert: phases need a budget in tokens, flops or steps, and this one is in minutes",
         ),
         (

@@ -103,6 +103,12 @@ class Phase(Block):
     batch_size: Count | None = None
     """null: that of the training."""
 
+    @model_validator(mode="after")
+    def changes_rows(self):
+        if self.max_length is None and self.batch_size is None:
+            raise ValueError("a phase with neither max_length nor batch_size changes nothing; give one of them, or leave it out")
+        return self
+
 
 class Rendezvous(Block):
     """How the nodes of a training under `torchrun` find each other, and what happens when one is lost."""

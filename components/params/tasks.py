@@ -277,6 +277,8 @@ class Task(Block):
             raise ValueError(f"choices of {name}: kind {self.kind} {wanted}")
         if table.choices and table.text_b is not None:
             raise ValueError(f"text_b of {name}: the second texts of a choice task are its choices; leave text_b out")
+        if table.thresholds and self.kind != "classification":
+            raise ValueError(f"thresholds of {name} make labels out of numbers, and a {self.kind} has none; leave them out")
         if table.thresholds and len(table.thresholds) != len(self.labels) - 1:
             raise ValueError(f"{len(self.labels)} labels need {len(self.labels) - 1} thresholds")
         classes = self.kind not in ("choice", "regression")  # whose names are those of the examples, or numbers

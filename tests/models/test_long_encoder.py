@@ -24,7 +24,8 @@ HIDDEN, HEADS = 32, 4
 
 
 def settings(attention: str, **changes) -> LongEncoderArchitecture:
-    sizes = SIZES | {"window": 4, "chunk": 8} | changes
+    small = {"windows": {"window": 4}, "hashes": {"chunk": 8}}
+    sizes = SIZES | small.get(attention, {}) | changes
     return LongEncoderArchitecture(name="long_encoder", attention=attention, **sizes)
 
 
@@ -137,11 +138,11 @@ def test_padding_and_the_choice_of_tokens_change_nothing(tokens, kind, positions
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", ["windows", "hashes"])
-def test_a_window_or_chunk_of_the_whole_text_is_full_attention(tokens, kind):
+@pytest.mark.parametrize(("kind", "size_of", "others"), [("windows", "window", {}), ("hashes", "chunk", {"rounds": 1})])
+def test_a_window_or_chunk_of_the_whole_text_is_full_attention(tokens, kind, size_of, others):
     """Of Reformer's, with keys of length one that no query shares with itself."""
     ids, lengths = torch.randint(5, tokens.vocab_size, (2, 30)), torch.tensor([30, 11])
-    wide, wider = (build(tokens, kind, window=size, chunk=size, rounds=1) for size in (32, 64))
+    wide, wider = (build(tokens, kind, **{size_of: size}, **others) for size in (32, 64))
     weights = {key: value for key, value in wide.state_dict().items() if "rotations" not in key}
     wider.load_state_dict(weights, strict=False)
     torch.testing.assert_close(wide.top(ids, lengths)[1, :11], wider.top(ids, lengths)[1, :11])

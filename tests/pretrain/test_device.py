@@ -18,7 +18,7 @@ SIZES = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size"
 RECURRENT = {"num_layers": 1, "hidden_size": 16, "max_length": 32}
 ENCODER, DECODER = {"name": "encoder", **SIZES}, {"name": "decoder", **SIZES}
 BOTH = {"name": "encoder_decoder", **SIZES}
-LONG = {"name": "long_encoder", **SIZES, "window": 4, "chunk": 8}
+LONG = {"name": "long_encoder", **SIZES}
 NEW = {"positions": "rotary", "norm": "rms_norm", "activation": "swiglu", "tie_word_embeddings": False}
 PAIRS = {
     "bert": (ENCODER, {"name": "mlm"}),
@@ -40,8 +40,8 @@ PAIRS = {
         {"name": "canine", **SIZES, "local_width": 8, "downsampling_rate": 2},
         {"name": "subwords", "subword_vocab_size": 120},
     ),
-    "longformer": (LONG | {"attention": "windows"}, {"name": "mlm"}),
-    "reformer": (LONG | {"attention": "hashes"}, {"name": "mlm"}),
+    "longformer": (LONG | {"attention": "windows", "window": 4}, {"name": "mlm"}),
+    "reformer": (LONG | {"attention": "hashes", "chunk": 8}, {"name": "mlm"}),
     "linear": (LONG | {"attention": "linear", "positions": "rotary"}, {"name": "mlm"}),
     "t5": (BOTH, {"name": "denoising"}),
     "ulmfit": ({"name": "recurrent", **RECURRENT}, {"name": "bptt"}),

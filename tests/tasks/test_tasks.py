@@ -308,6 +308,10 @@ SPLIT = {"source": files("pairs.tsv")}
         ),
         ({"labels": ["a", "b", "c"], "metrics": ["f1"]}, "tasks.same: metric f1 needs two labels"),
         ({"metrics": ["gender_parity"]}, "tasks.same: metric gender_parity of train needs a group in its table"),
+        (
+            {**SEARCH, "metrics": ["pearson"], "table": {**PAIRS, "thresholds": [1.0]}},
+            "tasks.same: thresholds of train make labels out of numbers, and a regression has none; leave them out",
+        ),
         ({**SEARCH, "table": {**RELEVANT, "group": None}}, "tasks.same: metric mrr of train needs a group in its table"),
         ({**SEARCH, "table": RELEVANT, "range": [-1, 1]}, "tasks.same: metric mrr of train ranks by labels of 0 or more; give"),
         ({"table": {**PAIRS, "group": "a", "group_rows": 2}}, "tasks.same.table: give either group or group_rows"),

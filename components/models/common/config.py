@@ -90,8 +90,11 @@ class TransformerArchitecture(ArchitectureBlock):
     @classmethod
     def sizes_by_name(cls, given: Any) -> Any:
         size = given.get("size") if isinstance(given, dict) else None
-        if type(size) is not int and size not in SIZES:
-            return given  # none, or a value that its field refuses
+        if size is None:
+            return given
+        if size not in SIZES and (type(size) is not int or not 1 <= size <= 256):
+            names = ", ".join(SIZES)
+            raise ValueError(f"size {size!r} is no size; take one of {names}, or a number of layers from 1 to 256")
         layers, width = (size, 64 * size) if type(size) is int else SIZES[size]
         settings = dict(zip(SIZED, (layers, width, width // 64, 4 * width), strict=True))
         for key, value in settings.items():

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from components.core.config import Positive, Size
 from components.models.common.config import Activation, TransformerArchitecture
@@ -42,6 +42,13 @@ class LongEncoderArchitecture(TransformerArchitecture):
     embedding_size: ClassVar[None] = None
     shared_layers: ClassVar[str] = "none"
     layer_groups: ClassVar[int] = 1
+
+    @model_validator(mode="after")
+    def of_its_attention(self):
+        for attention, names in (("windows", ["window", "global_tokens"]), ("hashes", ["chunk", "rounds"])):
+            if self.attention != attention:
+                self.refuse_idle(names, f"it is of attention: {attention}, and here that is {self.attention}")
+        return self
 
 
 Architecture = LongEncoderArchitecture

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -714,6 +715,19 @@ def test_a_size_stands_for_four_settings(size, layers, width):
     checked = params.check(raw)
     changed = params.varied(checked.models, checked.studies["rate"], "40", 1).architecture
     assert (changed.num_layers, changed.hidden_size, changed.max_length) == (layers, width, 32)
+
+
+def test_variants_that_are_the_same_and_texts_that_yaml_takes_for_others_are_said():
+    raw = tiny_params()
+    raw["studies"]["rate"]["variants"]["again"] = {"change": {"objective": {"mlm_probability": 0.15}}}
+    with pytest.raises(SesameError, match="studies.rate.variants.again: it is the same as 15, so that their difference is noise"):
+        params.check(raw)
+    for wrong, said in ((2026, "(it is 2026)"), (date(2026, 1, 1), "(it is the date 2026-01-01)"), (False, "(it is False)")):
+        raw = tiny_params()
+        raw["tasks"]["same"]["labels"] = ["no", wrong]
+        with pytest.raises(SesameError) as told:
+            params.check(raw)
+        assert f"tasks.same.labels[1]: Input should be a valid string {said}; write it in quotes" in str(told.value)
 
 
 DEEP = ["a: " + "[" * 100_000, "a: " + "{a: " * 100_000, "- " * 100_000, "\n".join(" " * n + "a:" for n in range(3000))]

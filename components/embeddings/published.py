@@ -92,9 +92,11 @@ def text(file: SourceFile, most: int) -> Entries:
         if len(fields) > width + 1 and all(map(_is_number, fields[1:])) and not all(map(str.isdecimal, fields[:-width])):
             raise SesameError(f"{place}: {len(fields) - 1} numbers, {width} expected")
         try:
-            yield place, word, np.array(fields[-width:], dtype=np.float32)
+            with np.errstate(over="ignore"):  # counted as not finite where vectors are taken in
+                vector = np.array(fields[-width:], dtype=np.float64).astype(np.float32)
         except ValueError:
             raise SesameError(f"{place}: {width} numbers expected after the word") from None
+        yield place, word, vector
     if promised is not None and number - 1 != promised and number - 1 < most:
         raise SesameError(
             f"{file.name}, line 1: {promised} vectors promised, {number - 1} are there, the last on line {last}: the file may be cut off, "
@@ -130,7 +132,12 @@ def fasttext_binary(file: SourceFile, most: int) -> Entries:
 
 def npz(file: SourceFile, most: int) -> Entries:
     """numpy arrays `words` (words,) of str and `vectors` (words, d)."""
-    with _on_disk(file, "npz") as path, np.load(path, allow_pickle=False) as arrays:
+    with _on_disk(file, "npz") as path:
+        arrays = np.load(path, allow_pickle=False)
+        if isinstance(arrays, np.ndarray):
+            raise ValueError("it is a single array, as of .npy; `words` and `vectors` expected, as numpy.savez writes them")
+        if arrays["vectors"].dtype.kind not in "fiu":
+            raise ValueError(f"`vectors` are {arrays['vectors'].dtype}, where real numbers are expected")
         words, vectors = arrays["words"][:most].tolist(), arrays["vectors"][:most].astype(np.float32)
         if arrays["words"].dtype.kind != "U" or arrays["words"].ndim != 1 or vectors.ndim != 2 or len(words) != len(vectors):
             kind = f"{arrays['words'].dtype} of the shape {arrays['words'].shape}"

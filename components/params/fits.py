@@ -178,6 +178,7 @@ def _tasks_fit(p: Params, uses: Collection[Use]) -> None:
 
 
 def _study_fits(p: Params, name: str, study: Study) -> None:
+    seen: dict[tuple, str] = {}  # all that makes a variant -> its name
     for variant, declared in study.variants.items():
         place = f"studies.{name}.variants.{variant}"
         try:
@@ -194,6 +195,9 @@ def _study_fits(p: Params, name: str, study: Study) -> None:
             recipe = tuned(study, variant)
         except ValidationError as error:
             raise ValueError(f"{place}.recipe{first(error)}") from None
+        rest = declared.model_dump_json(exclude={"change", "recipe"})
+        if (same := seen.setdefault((model.model_dump_json(), recipe and recipe.model_dump_json(), rest), variant)) != variant:
+            raise ValueError(f"{place}: it is the same as {same}, so that their difference is noise; leave one of them out")
         if recipe:
             recipe_fits(f"studies.{name}.recipe", place, model.architecture, recipe)
         uses = [(f"{place}.recipe", recipe, study.tasks)]

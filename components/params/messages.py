@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import date
 from difflib import get_close_matches
 from typing import Any
 
@@ -60,6 +61,10 @@ def message(problem: Mapping[str, Any]) -> str:
     if isinstance(given, str | int | float | bool):
         value = repr(given)
         message += f" (it is {value if len(value) < 80 else f'{value[:80]}...'})"
+        if problem["type"] == "string_type":  # YAML reads 2026 and yes as no text
+            message += "; write it in quotes"
+    elif problem["type"] == "string_type" and isinstance(given, date):
+        message += f" (it is the date {given}); write it in quotes"
     elif problem["type"].endswith("_type") and given is None:
         message += " (there is nothing)"
     elif problem["type"].endswith("_type") and isinstance(given, dict | list):

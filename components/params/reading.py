@@ -104,7 +104,8 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
         if not isinstance(content, dict):
             raise SesameError(f"{path}: sections expected, as `seed: 1`, {'nothing' if content is None else type(content).__name__} found")
         if (problem := _odd(content)) is not None:
-            raise SesameError(f"{path}: {plain(problem)}")
+            place, problem = _file_of(plain(problem), content.get("studies") or (), (), path)
+            raise SesameError(f"{place}: {problem}")
     studies = studies or {}
     study_names = _names_of_studies(raw, studies, file)
     problems, params = [], None

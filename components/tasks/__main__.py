@@ -218,6 +218,20 @@ def check(name: str, task: params.Task, splits: dict[str, list[Example]], droppe
         raise SesameError(
             f"tasks.{name}.train: all {len(train):,} examples are {labels.pop()!r}; to classify, another label must be among them"
         )
+    for split, declared in task.splits.items():
+        examples = splits[split]
+        if task.kind == "regression" and declared.labelled and len({example.label for example in examples}) == 1:
+            raise SesameError(
+                f"tasks.{name}.{split}: all {len(examples):,} examples have the score {examples[0].label:g}; "
+                "scores must differ, for a model to be right about them"
+            )
+        if examples[0].group is not None and task.kind == "regression":
+            labels = [example.label for example in examples]
+            if declared.labelled and not any(map(metrics.has_ranks, metrics.groups(examples, labels))):
+                raise SesameError(
+                    f"tasks.{name}.{split}: no group has candidates of different relevance, so there is nothing to rank; "
+                    "rows of one query need the same value in the column of `group`"
+                )
     if task.kind == "classification":
         used = {example.label for examples in splits.values() for example in examples}
         if unused := [label for label in task.labels if label not in used]:

@@ -29,6 +29,7 @@ def test_pairs_come_back(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        (PAIR._replace(bad=f" {PAIR.good} "), "pairs, pair 2: both sentences are 'The dog is .*'; leave the pair out"),
         (PAIR._replace(bad=PAIR.good), "pairs, pair 2: both sentences are 'The dog is .*'; leave the pair out"),
         (PAIR, "pairs, pair 2: its id 'is/are-0' is that of an earlier pair; rename one"),
         (PAIR._replace(id="b", good=" "), "pairs, pair 2: good is empty"),

@@ -286,6 +286,8 @@ def test_files_sorted_each_once_and_missing(tmp_path, monkeypatch):
     assert list(contents(source)) == ["b.txt", "a.txt", "deep/c.txt"]
     with pytest.raises(SesameError, match="nothing at 'c.txt'"):
         contents(FilesSource(kind="files", paths=["c.txt"]))
+    with pytest.raises(SesameError, match=r"files: 'deep' is a folder; name its files, as 'deep/\*'"):
+        contents(FilesSource(kind="files", paths=["deep"]))
 
 
 def test_a_path_that_is_there_is_no_glob(tmp_path, monkeypatch):

@@ -115,7 +115,7 @@ def test_no_source_word_is_both_learned_from_and_asked_for(tmp_path):
     assert all(b in target for _, b in built.train) and all(len(gold) == 2 for gold in built.test.values())
     assert dictionaries.load(dictionary.kind)(dictionary, source, target, seed=1) == built
     assert dictionaries.load(dictionary.kind)(dictionary, source, target, seed=2).test != built.test
-    with pytest.raises(SesameError, match="too few to hold out 30"):
+    with pytest.raises(SesameError, match="of 35 words .* 35 are taken .train 100, test 30.: 10 must be left"):
         dictionaries.load(dictionary.kind)(dictionary, source[:35], target, seed=1)
 
 
@@ -490,6 +490,18 @@ def test_a_file_of_another_form_is_one_line(tmp_path, monkeypatch, form):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.filterwarnings("error")
+def test_arrays_of_another_kind_are_one_line(tmp_path, monkeypatch):
+    """A single array was `does not support the context manager protocol`; of complex numbers the real part was taken."""
+    monkeypatch.chdir(tmp_path)
+    np.save("one.npy", np.ones((2, 3)))
+    with pytest.raises(SesameError, match="it is a single array, as of .npy; `words` and `vectors` expected"):
+        brought(Path("one.npy"), format="npz")
+    np.savez("complex.npz", words=np.array(["a", "b"]), vectors=np.ones((2, 3), complex))
+    with pytest.raises(SesameError, match="`vectors` are complex128, where real numbers are expected"):
+        brought(Path("complex.npz"), format="npz")
+
+
 def listed(train_pairs: str, test_pairs: str, **options) -> params.PairsDictionary:
     for name, content in (("train", train_pairs), ("test", test_pairs)):
         Path(f"{name}.txt").write_text(content)
@@ -519,6 +531,12 @@ def test_lists_of_pairs(tmp_path, monkeypatch):
     assert built.train == [("the", "der"), ("dog", "hund")] and built.test == {"cat": {"katze"}}
     built = dictionaries.load("pairs")(listed("the der\ndog hund\n", "cat katze\n", train={"max_pairs": 1}), ENGLISH, GERMAN, 1)
     assert built.train == [("the", "der")]
+
+
+def test_pairs_that_are_all_asked_for_are_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert not dictionaries.load("pairs")(listed("cat katze\n", "cat katze\n"), ENGLISH, GERMAN, 1).train
+    assert "dictionary.train: all of its 1 pairs are of words that dictionary.test asks for" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

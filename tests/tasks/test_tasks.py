@@ -393,6 +393,15 @@ def test_rows_with_an_empty_text_teach_nothing_but_are_judged(prepare):
     assert len(splits["dev"]) == 2 and card["dev"]["empty"] == 1
 
 
+def test_scores_that_can_judge_no_model_are_refused(prepare):
+    scores = {"kind": "regression", "labels": [], "metrics": ["pearson"], "label_names": {"no": "1", "yes": "1"}}
+    table = {**PAIRS, "label_names": scores.pop("label_names")}
+    with pytest.raises(SesameError, match="tasks.same.train: all .* examples have the score 1; scores must differ"):
+        prepare({"pairs.tsv": same(60)}, **scores, table=table)
+    with pytest.raises(SesameError, match="tasks.same.train: no group has candidates of different relevance, so there is nothing"):
+        prepare({"pairs.tsv": same(60)}, **SEARCH, table=RELEVANT)
+
+
 def test_one_label_only_and_no_rows_name_the_place(prepare):
     with pytest.raises(SesameError, match="tasks.same.train: all .* examples are 'no'; to classify"):
         prepare({"pairs.tsv": same(60, "x{i}\ty\tno\n")})

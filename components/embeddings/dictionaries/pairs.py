@@ -32,6 +32,12 @@ def build(settings: params.PairsDictionary, source: list[str], target: list[str]
         check(part, listed, list(read(getattr(settings, part), other, settings.reverse)), here, there)
     golds = by_word(test)
     free = [pair for pair in dict.fromkeys(train) if pair[0] not in golds]
+    if train and not free:
+        print(
+            f"dictionary.train: all of its {len(train)} pairs are of words that dictionary.test asks for, from which nothing is learned: "
+            "only methods with another `start` (identical, numerals, similarity) have seed pairs",
+            flush=True,
+        )
     known = [(word, translation) for word, translation in free if word in here and translation in there]
     left_out = {
         "repeated": len(train) - len(set(train)), "asked_for": len(set(train)) - len(free),

@@ -36,13 +36,16 @@ def checked(pairs: Iterable[Pair], place: str = "pairs") -> list[Pair]:
                 raise SesameError(f"{where}: {field} is {value!r}, where text is wanted")
             if not value.strip():
                 raise SesameError(f"{where}: {field} is empty; fill it, or leave the pair out")
-        if pair.good == pair.bad:
+        if pair.good.split() == pair.bad.split():  # tokenizers read blanks as one
             raise SesameError(f"{where}: both sentences are {pair.good[:60]!r}; leave the pair out")
         if pair.id in valid:
             raise SesameError(f"{where}: its id {pair.id!r} is that of an earlier pair; rename one")
         valid[pair.id] = pair
     if not valid:
         raise SesameError(f"{place}: no pairs")
+    texts = Counter((pair.paradigm, frozenset((pair.good, pair.bad))) for pair in valid.values())
+    if again := texts.total() - len(texts):
+        print(f"{place}: {again:,} of {len(valid):,} pairs are there before, as they are or exchanged; each counts")
     return list(valid.values())
 
 

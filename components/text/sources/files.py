@@ -25,6 +25,8 @@ def open_files(source: params.FilesSource) -> Iterator[SourceFile]:
     paths: dict[str, str] = {}  # where a file really is -> how it was found
     for pattern in source.paths:
         matching = sorted(path for path in matches(pattern) if Path(path).is_file())
+        if not matching and Path(os.path.expanduser(pattern)).is_dir():
+            raise SesameError(f"files: {pattern!r} is a folder; name its files, as {os.path.join(pattern, '*')!r}")
         if not matching:
             raise SesameError(f"files: nothing at {pattern!r} (looked in {Path.cwd()})")
         for path in matching:

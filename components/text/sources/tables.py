@@ -110,8 +110,12 @@ def parsed(place: str, content: str | bytes) -> Any:
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""  # a row of JSONL is one line, and its number stands in the place
         raise SesameError(f"{place}: not valid JSON: {error.msg} at {line}column {error.colno}") from None
-    except (ValueError, RecursionError) as error:
-        raise SesameError(f"{place}: not readable as JSON: {one_line(error)}") from None
+    except RecursionError:
+        raise SesameError(f"{place}: not readable as JSON: its lists or objects are nested too deep") from None
+    except ValueError as error:
+        long = "a number has thousands of digits; write it as a text"
+        why = long if "int_max_str_digits" in str(error) else one_line(error)
+        raise SesameError(f"{place}: not readable as JSON: {why}") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

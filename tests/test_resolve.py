@@ -242,6 +242,23 @@ for module, name in json.load(open("stages.json")):
 
 
 @pytest.mark.long
+def test_an_encoding_or_a_mix_that_no_study_reads_leaves_its_page():
+    """They were settings of every study's page, so that whoever followed the tutorials made all pages stale."""
+
+    def entries(raw: dict) -> Resolved:
+        return {(each.stage, each.name): {"settings": each.settings} for each in registry.entries(params.check(raw))}
+
+    raw = tiny_params()
+    before = entries(raw)
+    raw["mixes"] = raw.get("mixes", {}) | {"unread": {"corpus": "base", "tasks": ["same"]}}
+    raw["encodings"]["unread"] = {"corpus": "unread", "tokenizer": "tiny"}
+    changed = other(before, entries(raw), "settings")
+    assert {"encode@unread", "mix@unread"} <= changed and not any(stage.startswith("study@") for stage in changed)
+    read = {"corpus": "unread", "tokenizer": "tiny"}
+    raw["encodings"]["tiny"] = read
+    assert "study@rate" in other(before, entries(raw), "settings"), "it is of the text that the variants read"
+
+
 def test_the_closure_is_what_python_imports(project, start):
     """Every stage, run for real: it imports all that it is watched by, and nothing else of ours."""
     raw = searched()

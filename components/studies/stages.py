@@ -100,7 +100,10 @@ def pages(p: Params) -> Iterator[Entry]:
     for name, study in p.studies.items():
         settings = study.settings() | {"judged": {task: judging_settings(p.tasks[task]) for task in study.tasks}}
         # the text that the variants read decides whether the tasks' examples were held out
-        read = {"encodings": p.settings()["encodings"], "mixes": p.settings()["mixes"]}
+        encodings = {params.read_by(p.models, study, variant) for variant in study.variants}
+        mixes = {p.encodings[encoding].corpus for encoding in encodings}
+        sections = (("encodings", encodings), ("mixes", mixes))
+        read = {key: {one: block for one, block in p.settings()[key].items() if one in names} for key, names in sections}
         yield Entry("study", name, ("components.studies.__main__",), settings | read | {"model": p.models[study.model].settings()})
 
 

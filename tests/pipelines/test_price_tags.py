@@ -323,6 +323,12 @@ def test_a_forecast_is_of_one_pre_training_where_a_stage_has_several(monkeypatch
     assert said[0] == said[1] and "at the measured 10.0 tokens per second" in said[0], said
 
 
+def test_what_has_no_figures_is_told_from_what_never_has_any(empty, capsys):
+    price_tags._print_gaps(params.check(tiny_params()), ["resolve", "mix_inputs@a", "study_inputs@rate", "pretrain@bert"], {}, ())
+    said = capsys.readouterr().out
+    assert "1 stage left out, never run or without results here: pretrain@bert" in " ".join(said.split()), said
+
+
 def test_a_run_of_another_model_of_the_same_name_is_no_price_of_this_one(empty, capsys):
     """The last report has figures of all models that were there; one may have other settings by now."""
     raw = tiny_params()

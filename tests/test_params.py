@@ -263,6 +263,12 @@ MORE = {
             "models.bert.architecture: layer_groups: 2 has no effect with shared_layers: none; leave one of them out",
         ),
         (
+            lambda raw: raw["checkpoints"].update(
+                a={"family": "long_encoder", "licence": "mine", "source": {"kind": "files", "paths": ["a/*"]}}
+            ),
+            "checkpoints.a.family: Input should be 'encoder', 'decoder', 'deberta', 'xlnet', 'canine' or 'encoder_decoder'",
+        ),
+        (
             lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5}]),
             "models.bert.phases[0]: a phase with neither max_length nor batch_size changes nothing; give one of them, or",
         ),

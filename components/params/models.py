@@ -1,6 +1,7 @@
 """Architectures, objectives and pre-training."""
 
 import math
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -27,6 +28,8 @@ ARCHITECTURES = (
     "static", "long_encoder", "prefix_decoder",
 )  # fmt: skip
 """The families: folders of `components.models`. One more is one more folder, and its name here."""
+IMPORTED = tuple(name for name in ARCHITECTURES if Path(__file__).parents[1].joinpath("models", name, "hub.py").exists())
+"""Those that lay out what `transformers` saves."""
 
 OBJECTIVES = (
     "mlm", "clm", "gpt_bert", "bilm", "electra", "permutation", "denoising", "translation", "bptt", "skip_thoughts", "quick_thoughts",
@@ -295,8 +298,8 @@ class Model(Training):
 class Checkpoint(Block):
     """Pre-trained weights from elsewhere, as `transformers` saves them: the kinds of model that the families' `hub.py` lay out."""
 
-    family: Literal[ARCHITECTURES]
-    """The architecture that it is one of, as under `models`."""
+    family: Literal[IMPORTED]
+    """The architecture that it is one of, as under `models`: one with a layout of what `transformers` saves."""
     licence: Annotated[str, Label()]
     """The licence as stated by the source; goes onto the model's card."""
     source: Annotated[PypiSource | UrlSource | FilesSource | HubModelSource, Field(discriminator="kind")]

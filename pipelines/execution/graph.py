@@ -18,7 +18,7 @@ from dvc_data.hashfile.meta import Meta as FileMeta
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, ValidationError
 
 from components.core.errors import SesameError
-from components.stages import resolve
+from components.stages import registry, resolve
 from components.stages.outputs import committed_metrics, last_metrics, read_json
 from pipelines.execution import lockfile
 from pipelines.execution.repository import RESOLVE, STUDIES, at_once, free_lock, opened, read_graph
@@ -151,6 +151,8 @@ def _select(stages: dict[str, Stage], targets: Sequence[str]) -> set[str]:
             known = sorted({*stages, *(name.partition("@")[0] for name in stages)})
             close = difflib.get_close_matches(target, known, n=3)
             groups = sorted({name.partition("@")[0] for name in stages})
+            if target in registry.stages():
+                raise SesameError(f"{target}: nothing to do, as params.yaml names nothing for it; docs/using.md says what it reads")
             cure = f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(groups)};"
             raise SesameError(f"no stage {target!r} in dvc.yaml ({cure} `sesame plan` lists all)")
         wanted |= matches

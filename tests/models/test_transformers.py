@@ -593,6 +593,17 @@ def weights(change):
     return apply
 
 
+def pickled(change):
+    """A change of the weights, saved as before safetensors."""
+
+    def spoil(folder: Path) -> None:
+        state = load_file(folder / "model.safetensors")
+        (folder / "model.safetensors").unlink()
+        torch.save(change(state), folder / "pytorch_model.bin")
+
+    return spoil
+
+
 ROPE = {"partial_rotary_factor": 1.0, "rope_theta": 10_000, "rope_type": "default"}
 LAYER = "bert.encoder.layer.1.intermediate.dense.weight"
 
@@ -659,9 +670,17 @@ LAYER = "bert.encoder.layer.1.intermediate.dense.weight"
     ("gpt2", weights(lambda state: state.update({"lm_head.weight": torch.zeros(400, 32)})),
      r"lm_head\.weight in the weights is not the same as transformer\.wte\.weight"),
     ("bert", weights(lambda state: state.update({LAYER: torch.full((48, 32), torch.nan)})),
-     "transformers computes other outputs, by up to nan"),
-    ("bert", weights(lambda state: state.update({"bert.pooler.dense.bias": torch.full((32,), torch.nan)})),
-     "transformers computes other outputs, by up to nan"),
+     r"model\.safetensors: bert\.encoder\.layer\.1\.intermediate\.dense\.weight has values that are not finite"),
+    ("bert", weights(lambda state: state.update({"bert.pooler.dense.bias": torch.full((32,), torch.inf)})),
+     r"model\.safetensors: bert\.pooler\.dense\.bias has values that are not finite"),
+    ("bert", pickled(lambda state: [1, 2]), r"pytorch_model\.bin: weights by their names expected, list found"),
+    ("bert", pickled(lambda state: {"state_dict": state, "epoch": 3}), "expected, found a block 'state_dict' of them; save what is in it"),
+    ("bert", pickled(lambda state: state | {"epoch": 3}), "expected, found 'epoch': int"),
+    ("bert", pickled(lambda state: {name: value.to(torch.complex64) for name, value in state.items()}), "has complex numbers; weights are"),
+    ("bert", pickled(lambda state: Path("harm")), r"pytorch_model\.bin can't be read: it holds more than tensors, which is never loaded"),
+    ("bert", lambda f: (f / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
+     r"model\.safetensors can't be read: it is Git LFS's pointer to the file; bring the file itself"),
+    ("bert", lambda f: replace(f, pad_token_id=10**6), r"transformers can't load it: \w+: "),
 ])  # fmt: skip
 def test_a_bad_checkpoint_is_one_line_and_leaves_nothing(given, name, spoil, said):
     folder = given(name)

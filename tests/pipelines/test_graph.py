@@ -66,6 +66,8 @@ def test_unknown_target_names_close_ones(inside):
     inside.stages(DIAMOND)
     with pytest.raises(SesameError, match="no stage 'trian@a' in dvc.yaml .*train@a"):
         names("trian@a")
+    with pytest.raises(SesameError, match="evaluate: nothing to do, as params.yaml names nothing for it"):
+        names("evaluate")
 
 
 @pytest.mark.parametrize(

@@ -161,11 +161,38 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         try:
             chunk = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
         except (SafetensorError, RuntimeError, UnpicklingError, EOFError) as error:
-            raise SesameError(f"{path.name} can't be read: {one_line(error)}") from None
+            raise SesameError(f"{path.name} can't be read: {_unreadable(path, error)}") from None
+        _check_weights(path.name, chunk)
         if twice := weights.keys() & chunk.keys():
             raise SesameError(f"{min(twice)} is in {path.name} and in another file, too; name the files of the source one by one")
         weights |= chunk
     return weights
+
+
+def _unreadable(path: Path, error: Exception) -> str:
+    with path.open("rb") as file:
+        if file.read(len(LFS)) == LFS:
+            return "it is Git LFS's pointer to the file; bring the file itself (git lfs pull)"
+    if isinstance(error, UnpicklingError):  # torch's own message advises to run whatever is in it
+        return "it holds more than tensors, which is never loaded; save the weights as safetensors"
+    return one_line(error)
+
+
+LFS = b"version https://git-lfs"
+
+
+def _check_weights(file: str, weights: object) -> None:
+    """Raise SesameError where a file holds anything but finite real weights by their names."""
+    if not isinstance(weights, dict):
+        raise SesameError(f"{file}: weights by their names expected, {type(weights).__name__} found")
+    for name, value in weights.items():
+        if not isinstance(name, str) or not isinstance(value, Tensor):
+            found = f"a block {name!r} of them; save what is in it" if isinstance(value, dict) else f"{name!r}: {type(value).__name__}"
+            raise SesameError(f"{file}: weights by their names expected, found {found}")
+        if value.is_complex():
+            raise SesameError(f"{file}: {name} has complex numbers; weights are real")
+        if value.is_floating_point() and not value.isfinite().all():
+            raise SesameError(f"{file}: {name} has values that are not finite; the file is broken, or of a training that diverged")
 
 
 def bring(all_params: params.Params, name: str, run: Run) -> dict:

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from components.core.errors import SesameError
+from components.core.errors import SesameError, one_line
 from components.models.common.layout import Layout
 from components.models.contract import LanguageModel
 from components.text.tokenizer import Tokenizer
@@ -76,7 +76,11 @@ def check(
     @torch.no_grad()
     def largest(dtype: torch.dtype) -> float:
         def run(loader):
-            return loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False, dtype=dtype).eval()(**inputs)
+            try:
+                network = loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False, dtype=dtype).eval()
+            except Exception as error:  # of many kinds: an index without metadata, an id for padding that there is not
+                raise SesameError(f"transformers can't load it: {type(error).__name__}: {one_line(error)}") from None
+            return network(**inputs)
 
         hidden = model.to(dtype).eval().features(ids, lengths, segments)[:, :, -1]
         body = run(transformers.AutoModel)

@@ -269,6 +269,10 @@ MORE = {
             "checkpoints.a.family: Input should be 'encoder', 'decoder', 'deberta', 'xlnet', 'canine' or 'encoder_decoder'",
         ),
         (
+            lambda raw: raw["models"]["bert"]["architecture"].update(num_layers=10**7),
+            "models.bert.architecture.num_layers: Input should be less than or equal to 10000 (it is 10000000)",
+        ),
+        (
             lambda raw: raw["models"]["bert"].update(phases=[{"share": 0.5}]),
             "models.bert.phases[0]: a phase with neither max_length nor batch_size changes nothing; give one of them, or",
         ),

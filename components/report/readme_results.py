@@ -134,3 +134,13 @@ def warmup() -> str:
     seeds = sorted({seed for by_seed in by_setting.values() for seed in by_seed}, key=int)
     body = [[*setting, *(by_seed.get(seed, "–") for seed in seeds)] for setting, by_seed in by_setting.items()]
     return table(["optimizer", "warm-up", "learning rate", *(f"seed {seed}" for seed in seeds)], body)
+
+
+def recipe_trials() -> str:
+    """Bits per byte of the default's GPT and BERT after a million tokens, with one change each: a column for each seed."""
+    by_change: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows("recipe_trials", RESULTS):
+        by_change.setdefault((row["model"], row["change"]), {})[row["seed"]] = f"{float(row['bits_per_byte']):.3f}"
+    seeds = sorted({seed for by_seed in by_change.values() for seed in by_seed}, key=int)
+    body = [[*change, *(by_seed.get(seed, "–") for seed in seeds)] for change, by_seed in by_change.items()]
+    return table(["model", "change", *(f"seed {seed}" for seed in seeds)], body)

@@ -62,7 +62,9 @@ def rows(task: params.Task, declared: params.TaskSplit, table: params.TaskTable,
         first, second = (text_a, text_b) if text_b is None else sorted((text_a, text_b))
         group = f"{first}\t{second}"
         if table.group is not None:
-            group = tables.text(place, row, table.group)
+            group = tables.text(place, row, table.group).strip()
+            if not group:  # rows without one would be a group of all of them
+                raise SesameError(f"{place}: column {table.group!r} is empty, where a group is wanted; fill it, or leave the row out")
         elif table.group_rows is not None:
             group = f"{split}-{number // table.group_rows}"
         offered = choices(place, row, table.choices) if table.choices else None

@@ -113,6 +113,9 @@ def one_line_errors(function: Callable) -> Callable:
             if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
                 cure = "change its rights, or work in a clone of your own"
                 sys.exit(f"sesame: {error.filename or 'a file'} can't be opened ({error.strerror}); {cure}")
+            if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
+                cure = "one is a folder where a file belongs, or a file where a folder does: move it away"
+                sys.exit(f"sesame: {error.filename or 'a path'} can't be used ({error.strerror}); {cure}")
             if error.errno != errno.ENAMETOOLONG:
                 raise
             sys.exit(f"sesame: {str(error.filename)[:60]!r}... is longer than a name of a file can be; give a shorter one")

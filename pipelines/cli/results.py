@@ -82,6 +82,8 @@ def compare(
     from pipelines.execution import graph
 
     all_params = params.load()
+    if a == b:
+        raise SesameError(f"A and B are both {a}; give two different models or baselines")
     if task not in all_params.tasks or split not in all_params.tasks[task].splits:
         cure = "give a task of `finetune.tasks` and one of its splits"
         raise SesameError(f"no task {task!r} with a split {split!r} in params.yaml; {cure}")

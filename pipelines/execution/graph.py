@@ -145,6 +145,8 @@ def _select(stages: dict[str, Stage], targets: Sequence[str]) -> set[str]:
     wanted = set() if targets else {name for name, stage in stages.items() if stage.file == "dvc.yaml"}
     if not targets and not wanted:
         raise SesameError("dvc.yaml: no stages; run from the project's folder")
+    if targets and not Path("dvc.yaml").exists():
+        raise SesameError("dvc.yaml: no such file; run from the project's folder, or bring it back: git checkout HEAD -- dvc.yaml")
     for target in targets:
         matches = {name for name in stages if selects([target], name)}
         if not matches:

@@ -112,6 +112,22 @@ def test_characters_come_out_as_transformers_makes_them(local_width):
         torch.testing.assert_close(alone[0], state[2, :12], atol=1e-5, rtol=0)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("rate", [3, 4])
+def test_a_text_does_not_depend_on_how_wide_its_batch_is(rate):
+    """Also where it fills a block, so that the convolution upwards reads the block of padding behind it."""
+    torch.manual_seed(0)
+    sizes = SIZES | {"local_width": 8, "downsampling_rate": rate}
+    model = store.build(CanineArchitecture(name="canine", **sizes), Ascii()).eval()
+    for length in range(1, 34):
+        ids, lengths = torch.randint(5, Ascii.vocab_size, (1, length)), torch.tensor([length])
+        alone = model.layers(ids, lengths)
+        for width in (length + 1, length + 5, 64):
+            padded = model.layers(torch.nn.functional.pad(ids, (0, width - length)), lengths)
+            for layer, (one, other) in enumerate(zip(alone, padded, strict=True)):
+                torch.testing.assert_close(other[:, :length], one, rtol=0, atol=1e-5, msg=f"{length} in {width}, layer {layer}")
+
+
 def test_a_characters_vector_is_of_its_hashes():
     tokens = Ascii()
     model = store.build(CanineArchitecture(name="canine", **SIZES), tokens)

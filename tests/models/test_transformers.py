@@ -680,6 +680,7 @@ LAYER = "bert.encoder.layer.1.intermediate.dense.weight"
     ("bert", pickled(lambda state: Path("harm")), r"pytorch_model\.bin can't be read: it holds more than tensors, which is never loaded"),
     ("bert", lambda f: (f / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
      r"model\.safetensors can't be read: it is Git LFS's pointer to the file; bring the file itself"),
+    ("bert", lambda f: replace(f, num_hidden_layers=10**7), r"num_hidden_layers: Input should be less than or equal to 10000"),
     ("bert", lambda f: replace(f, pad_token_id=10**6), r"transformers can't load it: \w+: "),
 ])  # fmt: skip
 def test_a_bad_checkpoint_is_one_line_and_leaves_nothing(given, name, spoil, said):

@@ -241,6 +241,21 @@ def test_a_folder_that_is_read_only_is_one_line(bare):
     assert ".sesame/flow.lock can't be opened (Permission denied); change its rights" in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(("spoil", "said"), [
+    (lambda path: path.joinpath(".sesame").touch(), "can't be used (File exists); one is a folder where a file belongs"),
+    (lambda path: path.joinpath("dvc.yaml").unlink(), "dvc.yaml: no such file; run from the project's folder, or bring it back"),
+])  # fmt: skip
+def test_what_stands_in_the_place_of_another_is_one_line(bare, spoil, said):
+    bare.stages(DIAMOND)
+    shutil.rmtree(bare.path / ".sesame", ignore_errors=True)
+    spoil(bare.path)
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines.cli", "run", "data"], cwd=bare.path, env=os.environ | bare.env | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
 def test_no_git_is_one_line(inside, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     done = CliRunner().invoke(cli.app, ["exp", "diff", "other"])

@@ -77,6 +77,7 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
 
     # two of them side by side, a model and a baseline too
     compared = lab.sesame("compare", "gpt", "majority", "same", "--split", "test")
+    assert "A and B are both gpt; give two different" in lab.sesame("compare", "gpt", "gpt", "same", code=1)
     assert re.search(rf"gpt {means['gpt', 'pretrained']:.3f}, majority {means['majority', 'baseline']:.3f}, difference [+-]0", compared)
 
     assert "has not run with the current params" not in compared

@@ -9,6 +9,7 @@ from torch import nn
 from components import optimizers, params
 from components.core.errors import SesameError
 from components.models import store
+from components.models.recurrent_encoder_decoder.config import RecurrentEncoderDecoderArchitecture
 from components.optimizers.adamw.config import AdamW
 from components.optimizers.muon import optimizer as optimizer_of_muon
 from components.optimizers.muon.config import Muon
@@ -124,6 +125,16 @@ def test_gates_are_matrices_of_their_own(tokens, name, change, counts):
         if group["matrices"]:
             found[group["matrices"]] = found.get(group["matrices"], 0) + len(group["params"])
     assert found == counts
+
+
+def test_a_recurrent_writer_is_trained_by_muon_as_its_reader_is(tokens):
+    """Half of a GRU's translator was AdamW's without a word."""
+    sizes = {"num_layers": 2, "hidden_size": 16, "max_length": 32}
+    model = store.build(RecurrentEncoderDecoderArchitecture(name="recurrent_encoder_decoder", **sizes), tokens)
+    optimizer = built(Muon(name="muon", learning_rate=1e-3), model, model.stacked())
+    gates = {id(p) for group in optimizer.param_groups if group["matrices"] == 3 for p in group["params"]}
+    wanted = {name for name, p in model.named_parameters() if "weight_ih" in name or "weight_hh" in name}
+    assert {name for name, p in model.named_parameters() if id(p) in gates} == wanted and any("decoder" in name for name in wanted)
 
 
 def test_a_model_without_layers_is_refused():

@@ -44,7 +44,24 @@ def test_colours_are_numbered_by_their_three_levels(tmp_path):
     path = saved([[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [255, 255, 255]]], tmp_path / "a.png")
     assert pixels(path, side=2, levels=4, colours="rgb") == [48, 12, 3, 63]
     grey = pixels(saved([[9, 200], [9, 200]], tmp_path / "b.png", mode="RGBA"), side=2, levels=4, colours="rgb")
-    assert grey == [0, 63, 0, 63], "channels that an image has besides are left out"
+    assert grey == [0, 63, 0, 63], "an opaque image is what it is without its alpha"
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_what_is_transparent_is_white(tmp_path, mode):
+    """A black drawing on a transparent ground was black everywhere: its picture is in the alpha channel alone."""
+    image = Image.new("RGBA", (4, 4), (0, 0, 0, 0))
+    image.paste((0, 0, 0, 255), (0, 0, 2, 4))
+    image.convert(mode).save(tmp_path / "a.png")
+    assert pixels(tmp_path / "a.png", side=2, levels=4) == [0, 3, 0, 3]
+
+
+def test_a_photo_is_read_as_it_is_shown(tmp_path):
+    """Tag 6: the first stored row is the right side of what is shown."""
+    image, tags = Image.fromarray(np.array([[255, 255], [0, 0]], np.uint8)), Image.Exif()
+    tags[0x0112] = 6
+    image.save(tmp_path / "a.png", exif=tags)
+    assert pixels(tmp_path / "a.png", side=2, levels=4) == [0, 3, 0, 3]
 
 
 def test_each_pixel_is_a_word(tmp_path):

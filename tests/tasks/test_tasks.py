@@ -91,6 +91,12 @@ def test_groups_stay_on_one_side(prepare):
         assert len({(row.text_a, row.cluster) for row in rows}) == len(premises) == len({row.cluster or row.text_a for row in rows})
 
 
+def test_rows_without_a_group_are_not_one_group(prepare):
+    lines = "a\tb\tlabel\tquery\n" + "x\ty\tno\t1\nx\tz\tyes\t \n" * 20
+    with pytest.raises(SesameError, match=r"pairs\.tsv, line 3: column 'query' is empty, where a group is wanted"):
+        prepare({"pairs.tsv": lines}, table={**PAIRS, "group": "query"})
+
+
 def test_groups_of_rows_are_kept_for_the_metric_that_judges_them(prepare):
     extra = {"source": files("pairs.tsv"), "table": {**PAIRS, "group_rows": 2}, "metrics": ["accuracy", "gender_parity"]}
     splits = prepare({"pairs.tsv": same(60)}, extra={"axg": extra})

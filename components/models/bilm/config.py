@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from components.core.config import Dropout, Size
+from components.core.config import Dropout, Layers, Size
 from components.models.common.config import ArchitectureBlock
 
 
@@ -15,7 +15,7 @@ class BiLMArchitecture(ArchitectureBlock):
     has_sublayers = False
 
     name: Literal["bilm"]
-    num_layers: Size = 2
+    num_layers: Layers = 2
     """LSTM layers of each direction."""
     hidden_size: Size
     """Width of each LSTM's cell (4096 in the paper)."""
@@ -23,7 +23,9 @@ class BiLMArchitecture(ArchitectureBlock):
     """Width of the token vector and of each LSTM's output (512 in the paper)."""
     char_embedding_size: Size = 16
     """Width of a byte's vector (Peters et al. 2018: 16)."""
-    char_filters: Annotated[list[tuple[Size, Size]], Field(min_length=1)] = [(1, 32), (2, 32), (3, 64), (4, 64)]
+    char_filters: Annotated[list[tuple[Annotated[int, Field(gt=0, le=1000)], Size]], Field(min_length=1)] = [
+        (1, 32), (2, 32), (3, 64), (4, 64),
+    ]  # fmt: skip
     """(width in bytes, number of filters) of each character convolution."""
     num_highway: Annotated[int, Field(ge=0, le=100)] = 1
     """Highway layers above the character convolutions (Srivastava et al. 2015)."""

@@ -109,9 +109,12 @@ class Canine(MaskedLanguageModel):
         x = self.dropout(self.embedding_norm(x))
         room = -length % width
         real = nn.functional.pad(positions < lengths[:, None], (0, room)).reshape(-1, 1, 1, width)
-        real = real | ~real.any(3, keepdim=True)  # a block of padding attends to itself, which nothing reads
         x = nn.functional.pad(x, (0, 0, 0, room)).reshape(-1, width, self.width)
-        return self.local(x, self.positions, real).reshape(batch, length + room, self.width)[:, :length]
+        # The convolution upwards reads the first positions of a block of padding. Its states are the same however wide the batch is:
+        # zeros that attend to each other.
+        empty = ~real.any(3, keepdim=True)
+        x = x.masked_fill(empty[:, 0], 0)
+        return self.local(x, self.positions, real | empty).reshape(batch, length + room, self.width)[:, :length]
 
 
 Model = Canine

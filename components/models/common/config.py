@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from components.core.config import Added, Block, Dropout, RunOnly, Size
+from components.core.config import Added, Block, Dropout, Layers, RunOnly, Size
 
 Reads = Literal["both_sides", "left_to_right", "each_direction", "any_order", "source_then_target", "recurrent", "no_context"]
 """The context of a token: both sides; the tokens before it; one model forward and one backward; the tokens before it in a random order;
@@ -24,7 +24,7 @@ class ArchitectureBlock(Block):
     """Whether there are projections for adapters and low-rank updates."""
 
     name: str
-    num_layers: Size
+    num_layers: Layers
     """Layers above the token embedding (BERT base: 12)."""
     max_length: Size
     """Longest input, in tokens."""

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from components.core.config import Dropout, Size
+from components.core.config import Dropout, Layers, Size
 from components.models.common.config import ArchitectureBlock
 
 
@@ -19,7 +19,7 @@ class RecurrentArchitecture(ArchitectureBlock):
     name: Literal["recurrent"]
     cell: Literal["lstm", "gru"] = "lstm"
     """`lstm` (Hochreiter and Schmidhuber 1997) or `gru` (Cho et al. 2014)."""
-    num_layers: Size = 3
+    num_layers: Layers = 3
     """Recurrent layers."""
     hidden_size: Size
     """Width of the token embedding and of the last layer (400 in the paper)."""

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from components.core.config import Dropout, Size
+from components.core.config import Dropout, Layers, Size
 from components.models.common.config import ArchitectureBlock
 
 
@@ -20,7 +20,7 @@ class RecurrentEncoderDecoderArchitecture(ArchitectureBlock):
     has_sublayers = False
 
     name: Literal["recurrent_encoder_decoder"]
-    num_layers: Size = 1
+    num_layers: Layers = 1
     """Layers of encoder and of decoder; the first layer of the decoder attends to the source (Wu et al. 2016, section 3)."""
     hidden_size: Size
     """Width of the states. In the encoder each direction has half of it."""

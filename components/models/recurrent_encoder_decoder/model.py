@@ -59,6 +59,9 @@ class RecurrentEncoderDecoder(LanguageModel):
         opening = torch.full_like(targets[:, :1], CLS)
         return self.decode(torch.cat([opening, targets[:, :-1]], 1), source, self.initial_states(source))[0]
 
+    def stacked(self) -> list[nn.Module]:
+        return [*self.encoder, *self.decoder]
+
     def encode(self, ids: Tensor, lengths: Tensor) -> Source:
         """Encode source ids (batch, length), lengths (batch,)."""
         states = self.top(ids, lengths)

@@ -11,7 +11,8 @@ from components.optimizers.adamw.config import AdamW
 class Muon(AdamW):
     """Muon (Jordan et al. 2024) for the matrices of layers, with query, key and value as separate matrices.
 
-    `learning_rate`, `betas` and `eps` are AdamW's, for embeddings, heads, biases and norms. Both share the schedule.
+    `learning_rate`, `betas` and `eps` are AdamW's, for embeddings, heads, biases and norms, and CANINE's two layers of
+    characters. Both share the schedule.
     """
 
     name: Literal["muon"]

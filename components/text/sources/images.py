@@ -6,7 +6,7 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from components import params
 from components.core.errors import SesameError, one_line
@@ -44,6 +44,10 @@ def _colours(file: SourceFile, source: params.ImagesSource) -> np.ndarray:
         with Image.open(stored) as image:
             if image.mode.startswith(("I", "F")):  # Pillow would cut values off at 255
                 raise SesameError(f"{file.name}: more than 8 bits a pixel ({image.mode}); save it with 8")
+            image = ImageOps.exif_transpose(image)  # a photo is stored as the camera was held, with a tag that says how
+            if image.has_transparency_data:  # on white, as on a page: below full transparency any colour may be stored
+                ground = Image.new("RGBA", image.size, "white")
+                image = Image.alpha_composite(ground, image.convert("RGBA"))
             # BOX is the mean of the pixels that become one
             small = image.convert("L" if channels == 1 else "RGB").resize((source.side, source.side), Image.Resampling.BOX)
             values = np.asarray(small, dtype=np.int64).reshape(-1, channels)

@@ -141,7 +141,8 @@ def champion(name: str) -> str:
         raise SesameError(f"study {name} was not run with the current params and code; run `sesame study {name}` first")
     chosen = champions.best(params.load(), name)
     version = champions.register(name, chosen)
+    equals = f"; as good are {chosen.equals} others of the study, of which it is the first" if chosen.equals else ""
     return (
         f"{champions.registered_name(name)} version {version}, alias champion: {chosen.variant}, seed {chosen.seed}, "
-        f"dev mean {chosen.score:.3f} over {', '.join(block.tasks)}"
+        f"dev mean {chosen.score:.3f} over {', '.join(block.tasks)}{equals}"
     )

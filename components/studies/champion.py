@@ -1,6 +1,6 @@
 """The best model of a study in MLflow's registry, by an explicit command and never as a side effect."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,8 @@ class Champion:
     folder: Path
     score: float
     """Mean over the study's tasks of the main metric on dev."""
+    equals: int = 0
+    """Other models with the same score, of which it is the first in the order of params."""
 
 
 def best(all_params: params.Params, study: str) -> Champion:
@@ -41,7 +43,8 @@ def best(all_params: params.Params, study: str) -> Champion:
                 champions.append(Champion(variant, member.seed, weights_folder(all_params, member), float(score)))
     if not champions:
         raise SesameError(f"no variant of study {study} has a score on every task")
-    return max(champions, key=lambda one: one.score)
+    chosen = max(champions, key=lambda one: one.score)
+    return replace(chosen, equals=sum(one.score == chosen.score for one in champions) - 1)
 
 
 def registered_name(study: str) -> str:

@@ -473,6 +473,7 @@ def champion_is_the_best_on_dev(everything) -> None:
     best = champion.best(everything, "rate")
     results = {name: tables.transferred(everything, "rate", name)["same"]["last"] for name in ("15", "40")}
     dev = {name: result["scores"]["dev"]["accuracy"]["values"] for name, result in results.items()}
+    assert best.equals == sum(value == best.score for values in dev.values() for value in values) - 1
     assert best.score == max(value for values in dev.values() for value in values) == dev[best.variant][best.seed - 1]
 
 

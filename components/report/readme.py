@@ -74,7 +74,8 @@ def scores() -> str:
     models = list(dict.fromkeys(row["model"] for row in rows("scores") if row["init"] == "random"))
     frozen = {"elmo": "elmo, frozen"}
     body = [line(frozen.get(model, model), name, model, init) for model in models for init, name in START_NAMES.items()]
-    body += [line(label, "", name, "baseline") for name, label in BASELINES.items()]
+    ran = {model for model, init, task in table_rows if init == "baseline" and task in tasks}
+    body += [line(label, "", name, "baseline") for name, label in BASELINES.items() if name in ran]
     return table(["model", "start", *(TASKS[task] for task in tasks)], body)
 
 

@@ -105,6 +105,8 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
             numbers |= classifiers.settings(tuned)
         config = transformers.AutoConfig.for_model(kind, **settings, **numbers)
         config.update(layout.legacy_settings)
+        if "tie_word_embeddings" in settings:  # of T5 version 5 keeps it under another name, and version 4 reads this one
+            config.tie_word_embeddings = settings["tie_word_embeddings"]
         weights = classifiers.weights(tuned, layout, state) if tuned else layout.write(state)
         config.architectures = [
             layout.classifier[0] if tuned else next(name for part, name in layout.classes.items() if part not in absent)

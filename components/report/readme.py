@@ -18,6 +18,7 @@ from components.report.readme_results import (
     digits,
     probes,
     published_pairs,
+    ranking,
     recipe_trials,
     sentence_probes,
     warmup,
@@ -195,7 +196,7 @@ TABLES = {
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
     "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes,
     "sentence_probes": sentence_probes, "attention": attention, "rates": rates, "warmup": warmup,
-    "attention_cost": attention_cost, "babylm": babylm, "digits": digits, "recipe_trials": recipe_trials,
+    "attention_cost": attention_cost, "babylm": babylm, "digits": digits, "recipe_trials": recipe_trials, "ranking": ranking,
 }  # fmt: skip
 
 

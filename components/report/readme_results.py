@@ -144,3 +144,12 @@ def recipe_trials() -> str:
     seeds = sorted({seed for by_seed in by_change.values() for seed in by_seed}, key=int)
     body = [[*change, *(by_seed.get(seed, "–") for seed in seeds)] for change, by_seed in by_change.items()]
     return table(["model", "change", *(f"seed {seed}" for seed in seeds)], body)
+
+
+def ranking() -> str:
+    """Of a question the sentence that answers it and one that does not: how often, and how far up, the right one is first."""
+    body = [
+        [row["by"], *(f"{float(row[metric]):.3f} ± {float(row[f'{metric}_std']):.3f}" for metric in ("mrr", "ndcg"))]
+        for row in rows("ranking", RESULTS)
+    ]
+    return table(["by", "MRR", "NDCG"], body)

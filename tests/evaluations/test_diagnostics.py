@@ -215,7 +215,7 @@ def with_regions(*regions: object, number: object = 1, first: str = "match") -> 
     ("content", "said"),
     [
         ("5", "int found; an object is expected"),
-        ("[" * 100_000, "not readable as JSON: maximum recursion depth"),
+        ("[" * 100_000, "not readable as JSON: its lists or objects are nested too deep"),
         ('{"a": {}, "a": {}}', "an object has 'a' twice"),
         (json.dumps({"": SUITE}), "suite : its name is empty"),
         (json.dumps({key: value for key, value in SUITE.items() if key != "meta"}), "no 'meta'"),

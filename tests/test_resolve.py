@@ -225,23 +225,6 @@ def test_where_it_runs_and_a_new_setting_that_is_neutral_are_not_watched():
         assert list(resolve.contents(params.check(raw)).values()) == list(resolve.contents(params.check(tiny_params())).values())
 
 
-RUN_ALL = """
-import json, runpy, sys
-import components.stages.stage
-
-components.stages.registry.stages()  # which every stage looks at
-
-print("LOADED frame all", *(own for own in sys.modules if own.partition(".")[0] == "components"), flush=True)
-for module, name in json.load(open("stages.json")):
-    for mine in [own for own in sys.modules if own.partition(".")[0] == "components"]:
-        del sys.modules[mine]  # libraries stay, so that a stage takes a second and not ten
-    sys.argv = [module] if name == "all" else [module, name]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
-    print("LOADED", module, name, *(own for own in sys.modules if own.partition(".")[0] == "components"), flush=True)
-"""
-
-
-@pytest.mark.long
 def test_an_encoding_or_a_mix_that_no_study_reads_leaves_its_page():
     """They were settings of every study's page, so that whoever followed the tutorials made all pages stale."""
 
@@ -259,6 +242,23 @@ def test_an_encoding_or_a_mix_that_no_study_reads_leaves_its_page():
     assert "study@rate" in other(before, entries(raw), "settings"), "it is of the text that the variants read"
 
 
+RUN_ALL = """
+import json, runpy, sys
+import components.stages.stage
+
+components.stages.registry.stages()  # which every stage looks at
+
+print("LOADED frame all", *(own for own in sys.modules if own.partition(".")[0] == "components"), flush=True)
+for module, name in json.load(open("stages.json")):
+    for mine in [own for own in sys.modules if own.partition(".")[0] == "components"]:
+        del sys.modules[mine]  # libraries stay, so that a stage takes a second and not ten
+    sys.argv = [module] if name == "all" else [module, name]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    print("LOADED", module, name, *(own for own in sys.modules if own.partition(".")[0] == "components"), flush=True)
+"""
+
+
+@pytest.mark.long
 def test_the_closure_is_what_python_imports(project, start):
     """Every stage, run for real: it imports all that it is watched by, and nothing else of ours."""
     raw = searched()

@@ -114,7 +114,10 @@ def test_layers_are_added_up(empty):
     assert one.parameters < five.parameters
 
 
-@pytest.mark.parametrize("too_large", [{"hidden_size": 10**9}, {"hidden_size": 10**7}, {"num_layers": 10**4, "hidden_size": 4096}, {"max_length": 10**9}])
+@pytest.mark.parametrize(
+    "too_large",
+    [{"hidden_size": 10**9}, {"hidden_size": 10**7}, {"num_layers": 10**4, "hidden_size": 4096}, {"max_length": 10**9}],
+)
 def test_a_model_without_bounds_is_counted_at_once_and_refused(empty, too_large):
     estimate = estimates.of(["pretrain@bert"], changed(**too_large))["pretrain@bert"]
     stage = graph.Stage("pretrain@bert", (), "", graph.Meta())

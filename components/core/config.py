@@ -38,8 +38,9 @@ RowName = Annotated[
 """That of a study's variant or of a point: it may begin with a digit."""
 Count = Annotated[int, Field(gt=0, le=10**15, description="how many")]
 Size = Annotated[int, Field(gt=0, le=2**40, description="a dimension of a model or a machine")]
-Layers = Annotated[int, Field(gt=0, le=10_000, description="a number of layers; to build more takes minutes before anything is said")]
 """The upper bounds only catch typing errors; `sesame plan` estimates whether memory and time suffice."""
+Layers = Annotated[int, Field(gt=0, le=10_000, description="a number of layers")]
+"""To build more takes minutes before anything is said."""
 Seed = Annotated[int, Field(ge=0, lt=2**32, description="below 2**32, the most that numpy takes")]
 TOP_SEED: ContextVar[int] = ContextVar("seed", default=1)
 """The top-level `seed` of params.yaml, while the file is validated."""

@@ -135,7 +135,8 @@ def npz(file: SourceFile, most: int) -> Entries:
     with _on_disk(file, "npz") as path:
         arrays = np.load(path, allow_pickle=False)
         if isinstance(arrays, np.ndarray):
-            raise ValueError("it is a single array, as of .npy; `words` and `vectors` expected, as numpy.savez writes them")
+            expected = "`words` and `vectors` expected, as numpy.savez writes them"
+            raise ValueError(f"it is a single array, as of .npy; {expected}")
         if arrays["vectors"].dtype.kind not in "fiu":
             raise ValueError(f"`vectors` are {arrays['vectors'].dtype}, where real numbers are expected")
         words, vectors = arrays["words"][:most].tolist(), arrays["vectors"][:most].astype(np.float32)

@@ -34,7 +34,7 @@ from components.models.common.heads import BiLSTMAttentionHead, OneLayer, mean_o
 from components.params.tasks import NO_ANSWER
 from components.stages import stage
 from components.tasks import Example, metrics
-from components.tasks.bags import bags_of_words
+from components.tasks.bags import bags_of_words, word_weights
 from components.text import tokenizer
 
 LINEAR = {
@@ -114,9 +114,8 @@ def majority(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, lis
 
 def tfidf_cosine(rows: dict[str, list[Example]]) -> dict[str, list[float]]:
     """The cosine of the two texts' bags of words: nothing is learnt but how rare a word is."""
-    features = bags_of_words(rows, pair=True)
-    size = features["train"].shape[1] // 4  # [u, v, |u - v|, u * v]
-    return {split: np.asarray(x[:, 3 * size :].sum(1)).ravel().tolist() for split, x in features.items()}
+    bags = word_weights(rows, pair=True)
+    return {split: np.asarray(u.multiply(v).sum(1)).ravel().tolist() for split, [u, v] in bags.items()}
 
 
 def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair: bool) -> FittedBaseline:

@@ -126,24 +126,24 @@ def diagnostics() -> str:
 
 
 def warmup() -> str:
-    """Bits per byte of the default's BERT after a million tokens, by warm-up and learning rate: a column for each seed."""
-    by_setting: dict[tuple[str, ...], dict[str, str]] = {}
-    for row in rows("warmup", RESULTS):
-        by_seed = by_setting.setdefault((row["optimizer"], row["warmup"], row["learning_rate"]), {})
-        by_seed[row["seed"]] = f"{float(row['bits_per_byte']):.3f}"
-    seeds = sorted({seed for by_seed in by_setting.values() for seed in by_seed}, key=int)
-    body = [[*setting, *(by_seed.get(seed, "–") for seed in seeds)] for setting, by_seed in by_setting.items()]
-    return table(["optimizer", "warm-up", "learning rate", *(f"seed {seed}" for seed in seeds)], body)
+    """Bits per byte of the default's BERT after a million tokens, by warm-up and learning rate."""
+    return _bits_by_seed("warmup", {"optimizer": "optimizer", "warmup": "warm-up", "learning_rate": "learning rate"})
 
 
 def recipe_trials() -> str:
-    """Bits per byte of the default's GPT and BERT after a million tokens, with one change each: a column for each seed."""
-    by_change: dict[tuple[str, str], dict[str, str]] = {}
-    for row in rows("recipe_trials", RESULTS):
-        by_change.setdefault((row["model"], row["change"]), {})[row["seed"]] = f"{float(row['bits_per_byte']):.3f}"
-    seeds = sorted({seed for by_seed in by_change.values() for seed in by_seed}, key=int)
-    body = [[*change, *(by_seed.get(seed, "–") for seed in seeds)] for change, by_seed in by_change.items()]
-    return table(["model", "change", *(f"seed {seed}" for seed in seeds)], body)
+    """Bits per byte of the default's GPT and BERT after a million tokens, with one change each."""
+    return _bits_by_seed("recipe_trials", {"model": "model", "change": "change"})
+
+
+def _bits_by_seed(file: str, columns: dict[str, str]) -> str:
+    """A line for each setting, which `columns` of the file say and the table names, and a column for each seed."""
+    by_setting: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows(file, RESULTS):
+        by_seed = by_setting.setdefault(tuple(row[column] for column in columns), {})
+        by_seed[row["seed"]] = f"{float(row['bits_per_byte']):.3f}"
+    seeds = sorted({seed for by_seed in by_setting.values() for seed in by_seed}, key=int)
+    body = [[*setting, *(by_seed.get(seed, "–") for seed in seeds)] for setting, by_seed in by_setting.items()]
+    return table([*columns.values(), *(f"seed {seed}" for seed in seeds)], body)
 
 
 def ranking() -> str:

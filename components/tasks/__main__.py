@@ -220,24 +220,29 @@ def check(name: str, task: params.Task, splits: dict[str, list[Example]], droppe
         raise SesameError(
             f"tasks.{name}.train: all {len(train):,} examples are {labels.pop()!r}; to classify, another label must be among them"
         )
-    for split, declared in task.splits.items():
-        examples = splits[split]
-        if task.kind == "regression" and declared.labelled and len({example.label for example in examples}) == 1:
-            raise SesameError(
-                f"tasks.{name}.{split}: all {len(examples):,} examples have the score {examples[0].label:g}; "
-                "scores must differ, for a model to be right about them"
-            )
-        if examples[0].group is not None and task.kind == "regression":
-            labels = [example.label for example in examples]
-            if declared.labelled and not any(map(metrics.has_ranks, metrics.groups(examples, labels))):
-                raise SesameError(
-                    f"tasks.{name}.{split}: no group has candidates of different relevance, so there is nothing to rank; "
-                    "rows of one query need the same value in the column of `group`"
-                )
+    if task.kind == "regression":
+        for split, declared in task.splits.items():
+            if declared.labelled:
+                check_scores(f"tasks.{name}.{split}", splits[split])
     if task.kind == "classification":
         used = {example.label for examples in splits.values() for example in examples}
         if unused := [label for label in task.labels if label not in used]:
             raise SesameError(f"tasks.{name}.labels: no example of any split is {unused[0]!r}; leave it out, or mend its name")
+
+
+def check_scores(place: str, examples: list[Example]) -> None:
+    """Raise SesameError if no model could be right about the scores of a split."""
+    scores = [example.label for example in examples]
+    if len(set(scores)) == 1:
+        raise SesameError(
+            f"{place}: all {len(scores):,} examples have the score {scores[0]:g}; scores must differ, for a model to be right "
+            "about them"
+        )
+    if examples[0].group is not None and not any(map(metrics.has_ranks, metrics.groups(examples, scores))):
+        raise SesameError(
+            f"{place}: no group has candidates of different relevance, so there is nothing to rank; rows of one query need the "
+            "same value in the column of `group`"
+        )
 
 
 def in_train(train: list[Example], examples: list[Example]) -> dict[str, int]:

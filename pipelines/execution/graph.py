@@ -59,8 +59,7 @@ class Stage:
 
     @property
     def is_digest(self) -> bool:
-        """Whether it writes what is in some folders, which its readers read themselves (components/stages/inputs.py)."""
-        return self.name.partition("@")[0].endswith("_inputs")
+        return is_digest(self.name)
 
     @property
     def address(self) -> str:
@@ -134,6 +133,11 @@ def _weight(stage: Stage, committed: dict[str, dict]) -> float:
     with suppress(LookupError, TypeError):
         return float(last_metrics(*stage.name.partition("@")[::2], committed=committed)["cost"]["seconds"])
     return HEAVY if stage.meta.resource else LIGHT
+
+
+def is_digest(name: str) -> bool:
+    """Whether a stage writes what is in some folders, which its readers read themselves (components/stages/inputs.py)."""
+    return name.partition("@")[0].endswith("_inputs")
 
 
 def selects(targets: Sequence[str], name: str) -> bool:

@@ -234,9 +234,8 @@ def _per_task(all_params: params.Params, name: str, costs: CostsByGroup, prices:
 
 def _print_gaps(all_params: params.Params, stages: Sequence[str], prices: Mapping[str, Price], by_table: Sequence[Price]) -> None:
     """Print which of these stages have no figures, what MLflow has recorded of them, and the assumptions."""
-    # these write digests of their inputs and no metrics
-    unpriced = [repository.RESOLVE, *(each for each in stages if each.partition("@")[0].endswith("_inputs"))]
-    without_figures = [each for each in stages if each not in prices and each not in unpriced]
+    measured = [each for each in stages if each != repository.RESOLVE and not graph.is_digest(each)]
+    without_figures = [each for each in measured if each not in prices]
     if by_table:
         terminal.say(
             "trainings without results here are estimated from the seconds in the study's table, on one core each",

@@ -12,6 +12,8 @@ import torch
 from lightning import Fabric
 from pydantic import ValidationError
 from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics.pairwise import cosine_similarity
 from torch.nn.functional import layer_norm
 
 from components import notebook, params, tasks
@@ -177,6 +179,19 @@ def test_texts_without_words_have_no_bag_of_them(project, capsys):
     made = baseline.baseline(checked, "same", Run(None))
     assert list(made["baselines"]) == ["majority"]
     assert capsys.readouterr().out.count("left out, since no training text of same has a letter or a digit") == 3
+
+
+def test_the_cosine_of_word_counts_is_scikit_learns():
+    """Of texts that share all words, some and none; a word of dev alone has no weight."""
+    texts = [("The cat sat.", "the cat sat"), ("a dog, a cat", "a dog barked"), ("one two", "three four"), ("cat cat dog", "dog")]
+    rows = [Example(str(i), a, b, float(i)) for i, (a, b) in enumerate(texts)]
+    dev = [Example("0", "a new cat", "the cat", 0.0)]
+    found = baseline.tfidf_cosine({"train": rows, "dev": dev})
+    counts = TfidfVectorizer(token_pattern=r"\w+", sublinear_tf=True).fit([text for pair in texts for text in pair])
+    for split, own in (("train", rows), ("dev", dev)):
+        u, v = (counts.transform([getattr(row, side) for row in own]) for side in ("text_a", "text_b"))
+        assert found[split] == pytest.approx(np.diag(cosine_similarity(u, v)).tolist())
+    assert found["train"][0] == pytest.approx(1) and found["train"][2] == 0
 
 
 def test_tags_stand_on_the_first_piece_of_their_words(tokens):

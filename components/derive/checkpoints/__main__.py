@@ -29,6 +29,8 @@ from components.text.tokenizer.fast import FILE, SETTINGS, FastTokenizer
 PICKLED = "pytorch_model*.bin"
 """The format of weights before safetensors, read where there are no others; torch does not execute code in these
 pickles."""
+LFS = b"version https://git-lfs"
+"""What a file of Git LFS begins with where only its pointer was brought."""
 READ = ("*.json", "*.txt", "*.model", "*.safetensors", PICKLED)
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 SENTINEL = "<extra_id_"
@@ -178,21 +180,20 @@ def _unreadable(path: Path, error: Exception) -> str:
     return one_line(error)
 
 
-LFS = b"version https://git-lfs"
-
-
 def _check_weights(file: str, weights: object) -> None:
     """Raise SesameError where a file holds anything but finite real weights by their names."""
     if not isinstance(weights, dict):
         raise SesameError(f"{file}: weights by their names expected, {type(weights).__name__} found")
     for name, value in weights.items():
         if not isinstance(name, str) or not isinstance(value, Tensor):
-            found = f"a block {name!r} of them; save what is in it" if isinstance(value, dict) else f"{name!r}: {type(value).__name__}"
+            inside = f"a block {name!r} of them; save what is in it"
+            found = inside if isinstance(value, dict) else f"{name!r}: {type(value).__name__}"
             raise SesameError(f"{file}: weights by their names expected, found {found}")
         if value.is_complex():
             raise SesameError(f"{file}: {name} has complex numbers; weights are real")
         if value.is_floating_point() and not value.isfinite().all():
-            raise SesameError(f"{file}: {name} has values that are not finite; the file is broken, or of a training that diverged")
+            why = "the file is broken, or of a training that diverged"
+            raise SesameError(f"{file}: {name} has values that are not finite; {why}")
 
 
 def bring(all_params: params.Params, name: str, run: Run) -> dict:

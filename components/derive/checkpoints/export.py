@@ -104,9 +104,8 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
         if tuned:
             numbers |= classifiers.settings(tuned)
         config = transformers.AutoConfig.for_model(kind, **settings, **numbers)
-        config.update(layout.legacy_settings)
-        if "tie_word_embeddings" in settings:  # of T5 version 5 keeps it under another name, and version 4 reads this one
-            config.tie_word_embeddings = settings["tie_word_embeddings"]
+        # of a T5 version 5 keeps this under another name, and version 4 reads it here
+        config.update(layout.legacy_settings | {key: settings[key] for key in ("tie_word_embeddings",) if key in settings})
         weights = classifiers.weights(tuned, layout, state) if tuned else layout.write(state)
         config.architectures = [
             layout.classifier[0] if tuned else next(name for part, name in layout.classes.items() if part not in absent)

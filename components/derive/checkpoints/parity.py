@@ -76,11 +76,7 @@ def check(
     @torch.no_grad()
     def largest(dtype: torch.dtype) -> float:
         def run(loader):
-            try:
-                network = loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False, dtype=dtype).eval()
-            except Exception as error:  # of many kinds: an index without metadata, an id for padding that there is not
-                raise SesameError(f"transformers can't load it: {type(error).__name__}: {one_line(error)}") from None
-            return network(**inputs)
+            return _load(loader, folder, dtype)(**inputs)
 
         hidden = model.to(dtype).eval().features(ids, lengths, segments)[:, :, -1]
         body = run(transformers.AutoModel)
@@ -100,3 +96,11 @@ def check(
         shown = difference if math.isnan(exact) else exact  # some masks of transformers are NaN in float64
         raise SesameError(f"{folder}: transformers computes other outputs, by up to {shown:.2g} ({TOLERANCE:g} is allowed)")
     return difference
+
+
+def _load(loader, folder: Path, dtype: torch.dtype) -> nn.Module:
+    """The network that `transformers` makes of a folder."""
+    try:
+        return loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False, dtype=dtype).eval()
+    except Exception as error:  # of many kinds: an index without metadata, an id for padding that there is not
+        raise SesameError(f"transformers can't load it: {type(error).__name__}: {one_line(error)}") from None

@@ -52,8 +52,8 @@ def drawn(
     pool = candidates[: train + test]
     if len(pool) < test + SPARE:
         raise SesameError(
-            f"of {len(candidates)} words of the source vocabulary with a translation, {len(pool)} are taken (train {train}, test {test}): "
-            f"{SPARE} must be left to learn from"
+            f"of {len(candidates)} words of the source vocabulary with a translation, {len(pool)} are taken "
+            f"(train {train}, test {test}): {SPARE} must be left to learn from"
         )
     held_out = random.Random(seed).sample(pool, test)
     held, there = set(held_out), set(target)

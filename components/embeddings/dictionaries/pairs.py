@@ -33,11 +33,8 @@ def build(settings: params.PairsDictionary, source: list[str], target: list[str]
     golds = by_word(test)
     free = [pair for pair in dict.fromkeys(train) if pair[0] not in golds]
     if train and not free:
-        print(
-            f"dictionary.train: all of its {len(train)} pairs are of words that dictionary.test asks for, from which nothing is learned: "
-            "only methods with another `start` (identical, numerals, similarity) have seed pairs",
-            flush=True,
-        )
+        asked = f"all of its {len(train)} pairs are of words that dictionary.test asks for, from which nothing is learned"
+        print(f"dictionary.train: {asked}: {WITHOUT_SEEDS}", flush=True)
     known = [(word, translation) for word, translation in free if word in here and translation in there]
     left_out = {
         "repeated": len(train) - len(set(train)), "asked_for": len(set(train)) - len(free),
@@ -51,7 +48,10 @@ def _empty(part: str, settings: params.Pairs) -> None:
     problem = f"dictionary.{part}: no pair is in {settings.source.shown}"
     if part == "test":
         raise SesameError(f"{problem}, so that nothing can be tested: give it lines of two words, a word and its translation")
-    print(f"{problem}: only methods with another `start` (identical, numerals, similarity) have seed pairs", flush=True)
+    print(f"{problem}: {WITHOUT_SEEDS}", flush=True)
+
+
+WITHOUT_SEEDS = "only methods with another `start` (identical, numerals, similarity) have seed pairs"
 
 
 def lowered(lowercase: bool | None, source: list[str], target: list[str]) -> tuple[bool, bool]:

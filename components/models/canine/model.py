@@ -110,8 +110,8 @@ class Canine(MaskedLanguageModel):
         room = -length % width
         real = nn.functional.pad(positions < lengths[:, None], (0, room)).reshape(-1, 1, 1, width)
         x = nn.functional.pad(x, (0, 0, 0, room)).reshape(-1, width, self.width)
-        # The convolution upwards reads the first positions of a block of padding. Its states are the same however wide the batch is:
-        # zeros that attend to each other.
+        # The convolution upwards reads the first positions of a block of padding. Its states are the same however wide the
+        # batch is: zeros that attend to each other.
         empty = ~real.any(3, keepdim=True)
         x = x.masked_fill(empty[:, 0], 0)
         return self.local(x, self.positions, real | empty).reshape(batch, length + room, self.width)[:, :length]

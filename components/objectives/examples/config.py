@@ -8,10 +8,8 @@ from components.core.config import Added, Share
 from components.objectives.config import ObjectiveBlock
 
 
-class MaskedInputs(ObjectiveBlock):
-    """The content of a sequence, and which of its tokens are targets."""
-
-    trains = ("both_sides",)
+class MaskedTokens(ObjectiveBlock):
+    """Which tokens are targets, and what they become."""
 
     mlm_probability: Annotated[float, Field(gt=0, lt=1)] = 0.15
     """Share of the ordinary tokens that are targets (BERT: 0.15)."""
@@ -19,6 +17,19 @@ class MaskedInputs(ObjectiveBlock):
     """Share of the targets that become [MASK] (BERT: 0.8)."""
     random_share: Share = 0.1
     """Share of the targets that become a random token (BERT: 0.1); the rest stays as it is."""
+
+    @model_validator(mode="after")
+    def shares_fit(self):
+        if self.mask_share + self.random_share > 1:
+            raise ValueError("mask_share + random_share is more than 1; lower one of them")
+        return self
+
+
+class MaskedInputs(MaskedTokens):
+    """The content of a sequence, and which of its tokens are targets."""
+
+    trains = ("both_sides",)
+
     inputs: Annotated[
         Literal["segment_pairs", "sentence_pairs", "full_sentences", "doc_sentences"] | None, Added(neutral=None)
     ] = None  # fmt: skip
@@ -49,12 +60,6 @@ class MaskedInputs(ObjectiveBlock):
         if self.inputs:
             return self.inputs.endswith("pairs")
         return bool(self.question) if self.pairs is None else self.pairs
-
-    @model_validator(mode="after")
-    def shares_fit(self):
-        if self.mask_share + self.random_share > 1:
-            raise ValueError("mask_share + random_share is more than 1; lower one of them")
-        return self
 
     @model_validator(mode="after")
     def inputs_fit(self):

@@ -15,8 +15,8 @@ from components.text.tokenizer import CLS, PAD, Tokenizer
 class RowBatches(Batches):
     """Cuts the shuffled documents of an epoch into rows, and shuffles the rows.
 
-    Rows that follow each other in the text would make batches of one document, and of a novel hundreds of them one after
-    another. Memory holds one number per row of the epoch.
+    Rows that follow each other in the text would make batches of one document, and of a novel hundreds of them, one
+    after another. Memory holds one number per row of the epoch.
     """
 
     def __init__(self, text: Split, batch_size: int, stride: int, length: int, rows: int, seed: int):
@@ -74,10 +74,10 @@ class PackedRows(RowBatches):
 
 
 def isolate(ids: Tensor, two_sided: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """ids (batch, length) -> positions (batch, length) from each document's `[CLS]`, and an attention mask (batch, 1, length, length).
+    """ids (batch, length) -> positions from each document's `[CLS]`, (batch, length), and a mask (batch, 1, length, length).
 
-    The mask is True for earlier tokens of the same document, and where `two_sided` (batch,) for its later ones, too. Positions
-    alone would not isolate documents.
+    The mask is True for earlier tokens of the same document, and where `two_sided` (batch,) for its later ones, too.
+    Positions alone would not isolate documents.
     """
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
     starts = torch.where(ids == CLS, positions, 0).cummax(1).values

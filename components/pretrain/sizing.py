@@ -127,6 +127,7 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
     settings = config.objective.with_row_length(length)
     architecture = config.architecture.model_copy(update={"num_layers": layers, "max_length": length})
     saved: dict[int, int] = {}
+    flops = tokens = most_saved = 0.0
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -137,27 +138,33 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # arrays that are not writable, TF32
         objective = objectives.build(settings, _DummyTokenizer(len(SPECIALS) + 1 + settings.sentinels(length)))
-        with exact_widths():
-            batch = objective.batches(_text(length), BATCH_SIZE, length, 0)[0]
         try:
             with torch.device("meta"):
                 model = store.build(architecture, _DummyTokenizer(vocab_size))
                 networks = objective.networks(model)
             parameters = [parameter for module in (model, *networks.values()) for parameter in module.parameters()]
             weights = {parameter.untyped_storage()._cdata for parameter in parameters}
-            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), flop_counter() as counter, _MetaMode() as mode:
-                losses, _ = objective.losses(model, batch.tensors, None)
-                for tensor in mode.attended:
-                    saved[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
-                sum(loss for loss, _ in losses.values()).backward()
+            batches = objective.batches(_text(length), BATCH_SIZE, length, 0)
+            for step, share in batches.representative_steps(tokens=1).items():
+                saved.clear()
+                with exact_widths():
+                    batch = batches[step]
+                hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+                with hooks, flop_counter() as counter, _MetaMode() as mode:
+                    losses, _ = objective.losses(model, batch.tensors, None)
+                    for tensor in mode.attended:
+                        saved[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
+                    sum(loss for loss, _ in losses.values()).backward()
+                flops += share * counter.get_total_flops()
+                tokens += share * batch.counts["tokens"]
+                most_saved = max(most_saved, sum(saved.values()))
         except RuntimeError as error:
             if "overflow" not in str(error):
                 raise
             return TOO_MANY_PARAMETERS, 6 * TOO_MANY_PARAMETERS, 0.0, 0.0
     count = sum({id(parameter): parameter.numel() for parameter in parameters}.values())
-    flops = counter.get_total_flops() / batch.counts["tokens"]
     largest = max(parameter.numel() for parameter in parameters)
-    return count, flops, sum(saved.values()) / BATCH_SIZE * full_length / length, 4.0 * largest
+    return count, flops / tokens, most_saved / BATCH_SIZE * full_length / length, 4.0 * largest
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from components.core.tracking import Run
 from components.models import store
 from components.models.contract import LanguageModel
 from components.objectives.contract import Objective
-from components.objectives.examples.batches import Batch, Batches, exact_widths
+from components.objectives.examples.batches import Batches, exact_widths
 from components.objectives.examples.phases import Phase, Phases
 from components.params import Model
 from components.pretrain.baselines import baseline_metrics
@@ -42,6 +42,9 @@ from components.stages.closure import fingerprint
 from components.stages.parts import optimizer_modules
 from components.text import encode, tokenizer
 from components.text.tokenizer import SPECIALS, Tokenizer, fast
+
+FLOPS_TOKENS = 2**12
+"""Approximate number of tokens on which FLOPs are counted: a single small batch may have long sequences, or short ones."""
 
 
 @dataclass(frozen=True)
@@ -143,9 +146,13 @@ def set_up(config: Model, start: Path | None) -> Setup:
     def flops_per_token(max_length: int, batch_size: int) -> float:
         # counted on real sequences: made-up ones would not show that a module gets no gradient
         size = min(batch_size, config.objective.flops_batch_size or batch_size)
+        flops = tokens = 0.0
         with exact_widths():
-            batch = small_batch(objective, valid_text, size, max_length)
-        return training_flops(model, objective, batch.tensors, untrained, networks.values()) / batch.counts["tokens"]
+            batches = small_batches(objective, valid_text, size, max_length)
+            for step, share in batches.representative_steps(FLOPS_TOKENS).items():
+                flops += share * training_flops(model, objective, batches[step].tensors, untrained, networks.values())
+                tokens += share * batches[step].counts["tokens"]
+        return flops / tokens
 
     train = build_phases(config, objective, train_text, flops_per_token)
     counts = valid_text.occurrences(tokens.vocab_size)
@@ -317,11 +324,11 @@ def _metrics(trainer: L.Trainer, module: Pretraining, setup: Setup) -> dict:
     }  # fmt: skip
 
 
-def small_batch(objective: Objective, text: encode.Split, batch_size: int, max_length: int) -> Batch:
-    """Return a batch of a text, with fewer sequences if the text is too short."""
+def small_batches(objective: Objective, text: encode.Split, batch_size: int, max_length: int) -> Batches:
+    """Return the batches of a text, with fewer sequences if the text is too short."""
     while True:
         try:
-            return objective.batches(text, batch_size, max_length, seed=0)[0]
+            return objective.batches(text, batch_size, max_length, seed=0)
         except SesameError:
             if batch_size == 1:
                 raise

@@ -5,14 +5,16 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from components import objectives
+from components import objectives, params
 from components.models import store
 from components.models.decoder.config import DecoderArchitecture
 from components.objectives.clm.config import CausalLM
 from components.objectives.examples.rows import isolate
 from components.objectives.gpt_bert.config import GptBert
 from components.objectives.scoring import IGNORED
+from components.pretrain import training
 from components.text.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
+from tests.conftest import tiny_params
 from tests.objectives.test_source_target import Vocabulary, running
 
 LENGTH, BATCH = 32, 8
@@ -74,6 +76,20 @@ def test_a_causal_step_is_gpts_and_a_masked_one_reads_its_document_on_both_sides
         expected = cross_entropy(model.logits(states[0, places[real]]), labels[real], reduction="sum")
         alone = {name: tensor[row : row + 1] for name, tensor in tensors.items()}
         assert mixed.losses(model, alone, None)[0]["next_token"][0] == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_flops_are_those_of_both_kinds_of_steps(project):
+    """They fall evenly with the share of masked steps; without any they are those of GPT."""
+
+    def per_token(**objective) -> float:
+        raw = tiny_params(studies={})
+        raw["models"]["gpt"] |= {"objective": objective, "prompts": []}
+        return training.set_up(params.check(raw).models["gpt"], None).train.phases[0].flops_per_token
+
+    few, more, most = (per_token(name="gpt_bert", masked_steps=share) for share in (0.2, 0.4, 0.8))
+    assert few - more > 0.01 * few, "a masked step predicts fewer tokens"
+    assert more - most == pytest.approx(2 * (few - more), rel=0.01)
+    assert 2 * few - more == pytest.approx(per_token(name="clm"), rel=0.05), "but for the positions that predict nothing"
 
 
 def test_padding_behind_the_text_is_seen_by_no_token():

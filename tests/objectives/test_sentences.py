@@ -298,7 +298,7 @@ def test_flops_are_counted_on_batches_as_they_are_padded(kind, project, monkeypa
     counted = []
     monkeypatch.setattr(training, "training_flops", lambda model, objective, rows, *_: counted.append(len(rows["ids"])) or 1)
     training.set_up(params.check(raw).models["bert"], None)
-    assert counted == [8 if kind == "mlm" else 32]
+    assert set(counted) == {8 if kind == "mlm" else 32} and len(counted) > 1, "several batches: one may have long sentences"
 
 
 @pytest.mark.parametrize("kind", ["skip_thoughts", "quick_thoughts"])

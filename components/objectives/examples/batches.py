@@ -105,6 +105,11 @@ class Batches(ABC):
         epoch = step // steps
         return chunk_bounds(step, epoch * steps, (epoch + 1) * steps, self.tokens(step))
 
+    def representative_steps(self, tokens: int) -> dict[int, float]:
+        """Return steps with about so many tokens on which FLOPs per token are counted, each with its weight: here the first ones."""
+        number = max(1, tokens // self.tokens(0))
+        return dict.fromkeys(range(number), 1 / number)
+
     @abstractmethod
     def draw(self, first: int, last: int) -> Chunk:
         """Build the chunk of the steps [first, last), which are the bounds of a chunk."""
@@ -194,3 +199,36 @@ def padded_layout(lengths: np.ndarray, batch_size: int, multiple: int = 1, most:
     widths = rounded_up(lengths.reshape(-1, batch_size).max(1), multiple, most)
     per_sequence = np.repeat(widths, batch_size)
     return widths, np.cumsum(per_sequence) - per_sequence
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The tokens that a model predicts at some positions of its sequences, laid out for a chunk."""
+
+    counts: np.ndarray
+    """Targets of each sequence, (sequences,)."""
+    at: np.ndarray
+    """Where each target is in the flat arrays, (targets,)."""
+    widths: np.ndarray
+    """Most targets of a sequence in each step, rounded up, (steps,)."""
+    positions: np.ndarray
+    labels: np.ndarray
+    """Flat, IGNORED where a sequence has fewer targets than the widest."""
+
+    @classmethod
+    def of(
+        cls, sequence: np.ndarray, position: np.ndarray, token: np.ndarray, sequences: int, batch_size: int, most: int
+    ) -> "Targets":  # fmt: skip
+        """Lay out targets, (targets,) each, in the order of their sequences; `most` is the length of a sequence."""
+        counts = np.bincount(sequence, minlength=sequences)
+        widths, begins = padded_layout(counts, batch_size, TARGETS_MULTIPLE, most)
+        at = begins[sequence] + np.arange(len(sequence)) - (np.cumsum(counts) - counts)[sequence]
+        size = batch_size * widths.sum()
+        positions, labels = np.zeros(size, np.int64), np.full(size, IGNORED)
+        positions[at], labels[at] = position, token
+        return cls(counts, at, widths, positions, labels)
+
+    @property
+    def flat(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """As `Chunk.from_arrays` takes them."""
+        return {"positions": (self.positions, self.widths), "labels": (self.labels, self.widths)}

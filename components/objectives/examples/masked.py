@@ -12,10 +12,10 @@ from torch import Tensor
 from components.core.errors import SesameError
 from components.core.keyed import generator
 from components.objectives.examples.batches import (
-    TARGETS_MULTIPLE,
     TEXT_MULTIPLE,
     Batches,
     Chunk,
+    Targets,
     bucket_by_length,
     chunk_bounds,
     padded_layout,
@@ -149,26 +149,19 @@ class MaskedBatches(Batches):
         paired = examples[:, 2] < examples[:, 3]
         segment_ids[ranges(begins + 2 + sizes[:, 0], np.where(paired, sizes[:, 1] + 1, 0))] = 1
 
-        of_target = sequence[targets]
-        target_counts = np.bincount(of_target, minlength=len(selected))
-        target_widths, begins = padded_layout(target_counts, self.batch_size, TARGETS_MULTIPLE, self.max_length)
-        size = self.batch_size * target_widths.sum()
-        positions, labels = np.zeros(size, np.int64), np.full(size, IGNORED)
-        at = begins[of_target] + np.arange(len(of_target)) - (np.cumsum(target_counts) - target_counts)[of_target]
-        positions[at], labels[at] = position[targets], tokens[targets]
-
-        counts = {"tokens": lengths, "bytes": np.bincount(of_target, self.byte_lengths[tokens[targets]], minlength=len(selected))}
-        counts |= {term: target_counts if over == "targets" else lengths for term, over in self.terms.items()}
+        of_target, labels = sequence[targets], tokens[targets]
+        laid_out = Targets.of(of_target, position[targets], labels, len(selected), self.batch_size, self.max_length)
+        counts = {"tokens": lengths, "bytes": np.bincount(of_target, self.byte_lengths[labels], minlength=len(selected))}
+        counts |= {term: laid_out.counts if over == "targets" else lengths for term, over in self.terms.items()}
         if self.config.question:
             counts[self.config.question] = examples[:, 4] != IGNORED
         flat = {
-            "ids": (ids, widths), "segment_ids": (segment_ids, widths), "positions": (positions, target_widths),
-            "labels": (labels, target_widths), "lengths": (lengths, None), "answers": (examples[:, 4], None),
-        }  # fmt: skip
+            "ids": (ids, widths), "segment_ids": (segment_ids, widths), "lengths": (lengths, None), "answers": (examples[:, 4], None),
+        } | laid_out.flat  # fmt: skip
         if self.config.span_probability:
-            left, right = np.zeros((2, len(positions)), np.int64)
-            left[at], right[at] = position[edges[:, 0]] - 1, position[edges[:, 1]] + 1  # at least [CLS] and [SEP]
-            flat |= {"left": (left, target_widths), "right": (right, target_widths)}
+            left, right = np.zeros((2, len(laid_out.positions)), np.int64)
+            left[laid_out.at], right[laid_out.at] = position[edges[:, 0]] - 1, position[edges[:, 1]] + 1  # at least [CLS] and [SEP]
+            flat |= {"left": (left, laid_out.widths), "right": (right, laid_out.widths)}
         return Chunk.from_arrays(first, self.batch_size, flat, counts)
 
     def _ordinary_positions(self, examples: np.ndarray) -> np.ndarray:

@@ -25,11 +25,11 @@ class GptBert(Contract):
         self.config, self.tokenizer = config, tokens
 
     def batches(self, text: Split, batch_size: int, max_length: int, seed: int) -> GptBertBatches:
-        return GptBertBatches(self.config, self.tokenizer, text, batch_size, max_length, seed, self.config.masked_steps)
+        return GptBertBatches(self.config, self.tokenizer, text, batch_size, max_length, seed)
 
     def validation(self, text: Split, batch_size: int, max_length: int) -> GroupedBatches:
-        single = GptBertBatches(self.config, self.tokenizer, text, 1, max_length, 0, masked_steps=0.0)
-        return GroupedBatches(single, batch_size)
+        causal = self.config.model_copy(update={"masked_steps": 0.0})
+        return GroupedBatches(GptBertBatches(causal, self.tokenizer, text, 1, max_length, seed=0), batch_size)
 
     def losses(self, model: LanguageModel, batch: Tensors, carry: None) -> tuple[Losses, None]:
         hidden = model(batch["ids"], *isolate(batch["ids"], batch["two_sided"]))

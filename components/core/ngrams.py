@@ -55,6 +55,8 @@ class KneserNey:
 
 
 def _find(values: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of each of `wanted` in sorted `values`, and whether it is there."""
+    """Return the index of each of `wanted` in sorted `values`, and whether it is there. A text of few tokens has no long n-gram."""
+    if not len(values):
+        return np.zeros(len(wanted), int), np.zeros(len(wanted), bool)
     index = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
     return index, values[index] == wanted

@@ -46,6 +46,18 @@ class Answers:
     of the items that this model reads."""
     averaged: Mapping[str, float] = field(default_factory=dict)
     """Further figures of the model. With several pre-trainings their mean is reported."""
+    layer: int | None = None
+    """The layer that the answers are of, which was selected without the items; None: no single one."""
+
+
+def rule(answers: Sequence[Answers]) -> str:
+    """The scoring rule of answers by several pre-trainings, each of which may answer from another layer."""
+    protocol, layers = answers[0].protocol, [each.layer for each in answers]
+    if layers[0] is None:
+        return protocol
+    if len(set(layers)) == 1:
+        return f"{protocol}, layer {layers[0]}"
+    return f"{protocol}, layers {', '.join(map(str, layers))} of the pre-trainings"
 
 
 def side(values: np.ndarray, weights: np.ndarray, drawn: bool = True, clusters: np.ndarray | None = None) -> sides.Side:

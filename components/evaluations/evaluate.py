@@ -14,7 +14,7 @@ from components.comparison import verdicts
 from components.core import compute, storage
 from components.core.errors import SesameError
 from components.core.tracking import Run
-from components.evaluations.contract import Answers, side, weights_among
+from components.evaluations.contract import Answers, rule, side, weights_among
 from components.evaluations.one_model import evaluate_model, write_items
 from components.models.pretrainings import pretrainings
 from components.params import Params
@@ -40,13 +40,13 @@ def evaluate(params: Params, name: str, run: Run) -> dict:
         figures = compare(answers, trained, twins)
     runs = f"{len(trained)} pre-trainings, " if others else ""
     print(
-        f"{answers.protocol}: {answers.measure} {figures['score']:.3f}, from random weights {figures['random']['mean']:.3f}; "
+        f"{rule(of_trained)}: {answers.measure} {figures['score']:.3f}, from random weights {figures['random']['mean']:.3f}; "
         f"{runs}{figures['items']:,} items, {figures['left_out']:,} left out"
     )
     layers = by_layer(of_trained, of_twins)
     for number, layer in enumerate(layers):
         print(f"layer {number}: " + ", ".join(f"{key.replace('_', ' ')} {value:.3f}" for key, value in layer.items()))
-    about = {"protocol": answers.protocol, "measure": answers.measure}
+    about = {"protocol": rule(of_trained), "measure": answers.measure}
     return about | answers.figures | averaged | figures | ({"layers": layers} if layers else {})
 
 

@@ -1,5 +1,7 @@
 """Tables of README and docs from `docs/results`: runs of profiles, with data that the default does not have."""
 
+import re
+
 from components.report.markdown import RESULTS, interval, rows, spread, table
 
 
@@ -60,7 +62,7 @@ def probes() -> str:
     body = []
     for overall in (row for row in rows("probes", RESULTS) if row["group"] == "all"):
         by_layer = layers[overall["evaluation"], overall["model"]]
-        best = by_layer[int(overall["protocol"].rpartition(" ")[2])]
+        best = by_layer[int(re.search(r"layers? (\d+)", overall["protocol"])[1])]  # of the first pre-training
         extra = [f"{float(best[key]):.{digits}f}" if best[key] else "–" for key, digits in (("control", 3), ("compression", 1))]
         reference = next(f"{float(overall[key]):.3f}" for key in ("by_word", "word_before") if overall.get(key))
         body.append([

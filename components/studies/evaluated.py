@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from components.evaluations import one_model
+from components.evaluations.contract import rule
 from components.params import Member, Params
 from components.studies import folders
 from components.studies.folders import LAST
@@ -24,7 +25,7 @@ def evaluate(all_params: Params, member: Member, target: Path) -> dict[str, dict
             known = np.isfinite(answers.values)
             score = float(np.average(answers.values[known], weights=answers.weights[known]))
             results.setdefault(evaluation, {})[milestone] = {
-                "protocol": answers.protocol, "measure": answers.measure, "score": score,
+                "protocol": rule([answers]), "measure": answers.measure, "score": score,
                 "references": answers.figures.get("references", {}),
             }  # fmt: skip
             print(f"{evaluation}, {milestone}: {answers.measure} {score:.3f}", flush=True)

@@ -1,6 +1,7 @@
 """Probes: linear classifiers and their control, description lengths, trees, and the words of a treebank in a model."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -171,7 +172,7 @@ def test_a_tenth_of_train_chooses_the_layer_and_not_test():
     test[1][3][:, 2] = torch.nan
     answers = _classify(train, test, {"label": "part_of_speech", "seed": 1})
     first, second = (layer["score"] for layer in answers.layers)
-    assert answers.figures["layer"] == 0 and np.nanmean(answers.values) == first < second == 1
+    assert answers.layer == 0 and np.nanmean(answers.values) == first < second == 1
     assert np.flatnonzero(np.isnan(answers.values)).tolist() == [3 * 6 + 2]
 
 
@@ -235,7 +236,8 @@ def test_from_a_treebank_to_the_report(bank):
         measured = json.loads(Path(f"data/metrics/evaluate/gpt-{label}.json").read_text())
         metrics["evaluate", f"gpt-{label}"] = measured
         assert measured["left_out"] == 0 and len(measured["layers"]) == 3 and "layer 2: score" in said
-        assert measured["score"] == measured["layers"][measured["layer"]]["score"] and "random_score" in measured["layers"][0]
+        [layer] = re.findall(r", layer (\d)$", measured["protocol"])
+        assert measured["score"] == measured["layers"][int(layer)]["score"] and "random_score" in measured["layers"][0]
         items = pd.read_csv(f"data/evaluated/gpt/{label}/items.csv")
         assert len(items) == measured["items"] and items["score"].mean() == pytest.approx(measured["score"])
     read = metrics["evaluate", "gpt-part_of_speech"]

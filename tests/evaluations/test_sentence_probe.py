@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from components import params
 from components.core.errors import SesameError
+from components.evaluations.contract import rule
 from components.evaluations.sentence_probe import evaluation
 from components.evaluations.sentence_probe.config import SentenceProbe
 from components.stages import resolve
@@ -87,9 +88,21 @@ def test_a_fifth_of_train_selects_the_layer_and_not_test(monkeypatch, tmp_path):
     inputs[8:, 1] += signal[8:]
     inputs[149] = torch.nan
     answers = probe(monkeypatch, tmp_path, "classification", inputs, labels, {"most_frequent": 0.5})
-    assert answers.figures["layer"] == 0 and answers.layers[1]["score"] > 0.95 > answers.layers[0]["score"]
+    assert answers.layer == 0 and answers.layers[1]["score"] > 0.95 > answers.layers[0]["score"]
     assert np.nanmean(answers.values) == answers.layers[0]["score"] and np.isnan(answers.values[-1])
     assert answers.measure == "accuracy" and set(answers.groups) == {"yes", "no"}
+
+
+def test_each_pre_training_is_said_to_have_its_own_layer(monkeypatch, tmp_path):
+    """A score that is a mean over two layers is not that of the first one's layer."""
+    labels = ["yes", "no"] * 75
+    answers = []
+    for layer in (1, 0):
+        inputs = torch.zeros(150, 2, 1)
+        inputs[:, layer, 0] = torch.tensor([label == "yes" for label in labels]).float()
+        answers.append(probe(monkeypatch, tmp_path, "classification", inputs, labels, {}))
+    assert rule(answers) == "sentence probe, layers 1, 0 of the pre-trainings"
+    assert rule(answers[:1]) == rule(answers[:1] * 2) == "sentence probe, layer 1"
 
 
 def test_a_score_is_the_variance_that_is_explained(monkeypatch, tmp_path):

@@ -124,13 +124,13 @@ def _classify(train: Split, test: Split, card: dict) -> Answers:
     values[read] = best[2]
     references = _references(learnt, tested, fitted, read)
     figures = {
-        "layer": best[1], "labels": len(names), "train_words": int(fitted.sum()), "references": references,
+        "labels": len(names), "train_words": int(fitted.sum()), "references": references,
         "compression_by_frequency": linear.compression_by_frequency(torch.from_numpy(y[fitted]), len(names)),
     }  # fmt: skip
     items = pd.DataFrame({"word": tested.words, "label": tested.labels})
     return Answers(
-        f"linear probe, layer {best[1]}", values, np.array(tested.labels), np.ones(len(values)), items, figures,
-        clusters=np.array(tested.sentences), layers=layers,
+        "linear probe", values, np.array(tested.labels), np.ones(len(values)), items, figures,
+        clusters=np.array(tested.sentences), layers=layers, layer=best[1],
     )  # fmt: skip
 
 
@@ -184,10 +184,11 @@ def _tree(train: Split, test: Split, card: dict) -> Answers:
     clusters, words, relations = (np.array(column) for column in zip(*words, strict=True))
     neighbours = np.concatenate([_chain_edges(sentence) for sentence in test[0]])
     items = np.isfinite(neighbours)  # without the root and punctuation
-    figures = {"layer": best[1], "train_sentences": first_dev, "references": {"word_before": float(np.nanmean(neighbours))}}
+    figures = {"train_sentences": first_dev, "references": {"word_before": float(np.nanmean(neighbours))}}
     return Answers(
-        f"structural probe, layer {best[1]}", best[2][items], relations[items], np.ones(int(items.sum())),
-        pd.DataFrame({"word": words[items], "label": relations[items]}), figures, clusters=clusters[items], layers=layers,
+        "structural probe", best[2][items], relations[items], np.ones(int(items.sum())),
+        pd.DataFrame({"word": words[items], "label": relations[items]}), figures,
+        clusters=clusters[items], layers=layers, layer=best[1],
     )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
         scores = [_values(card["kind"], fit.predict(x[:dev]), labels[:dev]).mean() for fit in fits]
         chosen = int(np.argmax(scores))
         values = _values(card["kind"], fits[chosen].predict(x_test), truth[known["test"]])
-        layers.append({"score": float(values.mean()), "penalty": PENALTIES[chosen]})
+        layers.append({"score": float(values.mean())})
         if best is None or scores[chosen] > best.on_dev:
             best = Best(scores[chosen], layer, values)
     values = np.full(len(truth), np.nan)
@@ -101,11 +101,11 @@ def evaluate(folder: Path, model: LanguageModel, tokens: AnyTokenizer, name: str
     pairs = [row.text_a for row in splits["test"]]  # SNLI has three pairs with one premise
     return check_answers(
         Answers(
-            f"sentence probe, layer {best.layer}", values, groups, np.ones(len(values)),
+            "sentence probe", values, groups, np.ones(len(values)),
             pd.DataFrame({"id": [row.id for row in splits["test"]], "label": truth}),
-            {"layer": best.layer, "train_examples": len(train) - dev, "references": card["references"]},
+            {"train_examples": len(train) - dev, "references": card["references"]},
             measure="accuracy" if card["kind"] == "classification" else "variance explained",
-            clusters=np.unique(pairs, return_inverse=True)[1], layers=layers,
+            clusters=np.unique(pairs, return_inverse=True)[1], layers=layers, layer=best.layer,
         ),
         name,
     )  # fmt: skip

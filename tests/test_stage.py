@@ -79,6 +79,10 @@ def test_a_stage_knows_which_local_files_it_has_read(project):
     Path("my/3.txt").write_text("more")
     os.utime("my/3.txt", (0, 0))
     assert others()
+    Path("my/4.txt").write_bytes(b"a" * 2**22)
+    read = local_files.of_stage(checked, "corpus", "base")
+    Path("my/4.txt").write_bytes(b"a" * 2**21 + b"b" + b"a" * (2**21 - 1))
+    assert others(), "one letter in the middle of a long file"
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
     done = run_stage("components.tasks", "same")

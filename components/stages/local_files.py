@@ -10,16 +10,17 @@ from components.params import FilesSource, Params
 from components.stages import registry
 from components.text.sources.files import matches
 
-ENDS = 2**20
-"""Bytes of either end of a file that are compared: a file of 100 GB must not be read whole each time to see that it is the same."""
+WHOLE, ENDS = 2**28, 2**20
+"""A file up to WHOLE bytes is compared whole, a larger one by its size and ENDS bytes of either end: one of 100 GB must not be read
+each time to see that it is the same."""
 
 
 def of_stage(params: Params, stage: str, name: str) -> dict[str, Any] | None:
-    """The number of local files that a stage reads, a digest of their names, sizes and dates, and one of their names, sizes and
-    ends, which stays the same in another clone; None for a stage without local files."""
+    """The number of local files that a stage reads, a digest of their names, sizes and dates, and one of their names and contents,
+    which stays the same in another clone; None for a stage without local files."""
     if not (paths := _paths(params, stage, name)):
         return None
-    return {"files": len(paths), "dates": _digest(paths, _date), "contents": _digest(paths, _ends)}
+    return {"files": len(paths), "dates": _digest(paths, _date), "contents": _digest(paths, _contents)}
 
 
 def changed(params: Params, stage: str, name: str, read: dict[str, Any]) -> bool:
@@ -27,7 +28,7 @@ def changed(params: Params, stage: str, name: str, read: dict[str, Any]) -> bool
     paths = _paths(params, stage, name)
     if (len(paths), _digest(paths, _date)) == (read["files"], read["dates"]):
         return False
-    return _digest(paths, _ends) != read["contents"]
+    return _digest(paths, _contents) != read["contents"]
 
 
 def _paths(params: Params, stage: str, name: str) -> list[str]:
@@ -54,10 +55,12 @@ def _date(path: str) -> tuple[int, int]:
     return file.st_size, file.st_mtime_ns
 
 
-def _ends(path: str) -> tuple[int, str]:
+def _contents(path: str) -> tuple[int, str]:
     size = Path(path).stat().st_size
     with open(path, "rb") as file:
+        if size <= WHOLE:
+            return size, hashlib.file_digest(file, "sha256").hexdigest()
         digest = hashlib.sha256(file.read(ENDS))
-        file.seek(max(ENDS, size - ENDS))
+        file.seek(size - ENDS)
         digest.update(file.read(ENDS))
     return size, digest.hexdigest()

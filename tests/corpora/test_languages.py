@@ -65,6 +65,16 @@ def test_all_of_every_part_without_smoothing_and_at_most_so_many_words_with_it(t
     assert smoothed({"en": 4, "de": 1}, 0.5) == {"en": pytest.approx(2 / 3), "de": pytest.approx(1 / 3)}
 
 
+def test_a_language_whose_documents_are_longer_than_its_share_is_not_lost(texts, capsys):
+    (texts / "long.txt").write_text("\n".join(" ".join(["fluss"] * 2999 + [str(i)]) for i in range(4)) + "\n")
+    parts = [part("en", "en.txt"), part("de", "long.txt")]
+    with pytest.raises(SesameError, match="small: each document of de is longer than its share, .* words; read them as smaller documents"):
+        made(parts, smoothing=0.3, max_words=4000)
+    kept = made(parts, smoothing=0.3, max_words=9000)["words_by_language"]
+    assert kept["de"] == 3000, "one document of three thousand words, where its share is more"
+    assert f"de: 12,000 words, {3000 / sum(kept.values()):.1%} of the corpus" in capsys.readouterr().out, "the share that came out"
+
+
 def test_translations_are_documents_of_two_segments(texts):
     (texts / "a.en").write_text("A dog runs. It is fast.\nA man sleeps.\n \nThe last one\n")
     (texts / "a.de").write_text("Ein Hund rennt.\nEin Mann schläft.\nOhne Satz.\nDer letzte\n")

@@ -55,6 +55,14 @@ def test_no_two_words_have_the_same_bytes(tmp_path, monkeypatch):
     assert len(np.unique(own.characters(), axis=0)) == own.vocab_size
 
 
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_segment_with_the_sign_of_sentencepiece_is_learnt_from(kind, tmp_path, monkeypatch):
+    """It would be left out whole, with a warning that only sentencepiece's log has."""
+    own = trained_on([f"zigzag \u2585 wigwag {number}" for number in range(4)], kind, tmp_path, monkeypatch)
+    [ids] = own.encode(["zigzag wigwag"])
+    assert not any(map(own.falls_back, ids)), "each letter is in the text"
+
+
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "characters", "bytes", *KINDS])
 def test_persian_words_come_back_with_their_non_joiners(kind, tmp_path, monkeypatch):
     """Sentencepiece's rules make a blank of U+200C, the library's cleaning nothing: no model could write such a word."""

@@ -11,7 +11,7 @@ from components.text.corpora import Document, cleaning
 def balanced(
     name: str, corpus: params.Corpus, documents: Iterable[tuple[str, Document]], seed: int, dropped: Counter
 ) -> Iterator[tuple[str, Document]]:  # fmt: skip
-    """Yield (language, document), sampled to the smoothed share of each language. Raise SesameError if a language has no text.
+    """Yield (language, document), sampled to the smoothed share of each language. Raise SesameError if nothing is left of a language.
 
     Memory holds all documents: the shares are known only when all are read.
     """
@@ -23,10 +23,18 @@ def balanced(
     words = {language: sum(map(cleaning.words_of, texts)) for language, texts in by_language.items()}
     shares = smoothed(words, corpus.smoothing)
     total = min([words[language] / share for language, share in shares.items()] + [corpus.max_words or float("inf")])
-    for language, texts in by_language.items():
-        share = shares[language]
-        print(f"{language}: {words[language]:,} words, {share:.1%} of the corpus", flush=True)
-        yield from ((language, document) for document in cleaning.sample(texts, round(total * share), seed, dropped))
+    sampled = {
+        language: list(cleaning.sample(texts, round(total * shares[language]), seed, dropped)) for language, texts in by_language.items()
+    }
+    kept = {language: sum(map(cleaning.words_of, texts)) for language, texts in sampled.items()}
+    for language, texts in sampled.items():
+        if not texts:
+            raise SesameError(
+                f"corpora.{name}: each document of {language} is longer than its share, {round(total * shares[language]):,} words; "
+                "read them as smaller documents (`document` of the reader), or raise max_words"
+            )
+        print(f"{language}: {words[language]:,} words, {kept[language] / sum(kept.values()):.1%} of the corpus", flush=True)
+        yield from ((language, document) for document in texts)
 
 
 def smoothed(words: dict[str, int], power: float) -> dict[str, float]:

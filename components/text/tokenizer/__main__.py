@@ -84,7 +84,8 @@ def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, nam
     """
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=segments,
+            # a segment with the sign that sentencepiece keeps for unknown tokens would be left out whole
+            sentence_iterator=(segment.replace("\u2585", " ") for segment in segments),
             model_prefix=str(folder / "tokenizer"),
             model_type=SENTENCEPIECE[settings.kind],
             # a vocabulary of bytes has no room to spare: what is kept would take the place of the blank

@@ -15,7 +15,10 @@ LONGEST_SEGMENT = 2**30
 
 
 class SentencePieces(Tokenizer):
-    """A sentencepiece tokenizer. Special tokens in raw text are encoded as plain text: `"[MASK]"` is several ordinary tokens."""
+    """A sentencepiece tokenizer. Special tokens in raw text are encoded as plain text: `"[MASK]"` is several ordinary tokens.
+
+    The sign U+2581, `▁`, is sentencepiece's blank, and is read as one.
+    """
 
     def __init__(self, path: Path):
         """`path` is a `tokenizer.model` file or a folder with one. Raise SesameError if it is missing or damaged."""

@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from dvc.utils.hydra import apply_overrides
 from dvc.utils.serialize import modify_yaml
 from ruamel.yaml import YAML
 
@@ -46,7 +47,7 @@ def test_schema_is_current_and_named_in_the_first_line():
 
 @pytest.mark.parametrize("file", params.files(ROOT), ids=str)
 def test_dvc_and_sesame_write_params_as_they_are_shipped(file, tmp_path):
-    """So that `dvc exp run -S` and `sesame exp run -S` change the one line that they are told to."""
+    """So that an editor which reads and writes the file changes nothing else."""
     path = tmp_path / "params.yaml"
     shutil.copy(ROOT / file, path)
     with modify_yaml(path):
@@ -55,6 +56,35 @@ def test_dvc_and_sesame_write_params_as_they_are_shipped(file, tmp_path):
     editor, written = profiles.editor(), io.StringIO()
     editor.dump(profiles.parsed(editor, path.read_text()), written)
     assert written.getvalue() == path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "shared"),
+    [("params.yaml", "models.bert", "trainer"), ("params.yaml", "corpora.after_1900", "splits"), ("studies/params.yaml", "models.gpt_2018", "trainer")],
+)
+def test_dvcs_own_override_changes_one_value(file, name, shared, tmp_path, monkeypatch):
+    """It merges into the objects of the file: a plain alias would keep its value, or take another's with it."""
+    shutil.copy(ROOT / file, tmp_path / "params.yaml")
+    section, entry = name.split(".")
+    raw = YAML(typ="safe").load(ROOT / file)
+    key, value = next((key, value) for key, value in raw[section][entry][shared].items() if value)
+    raw[section][entry][shared] = {**raw[section][entry][shared], key: value / 2}  # the loader shares it with its alias
+    apply_overrides(str(tmp_path / "params.yaml"), [f"{name}.{shared}.{key}={value / 2}"])
+    assert YAML(typ="safe").load(tmp_path / "params.yaml") == raw
+
+
+@pytest.mark.parametrize("file", [params.FILE, params.STUDIES])
+def test_no_two_sections_are_one_object(file):
+    """So that the same holds of all: outside of lists, which DVC writes anew, an alias stands in a merge, `{<<: *name}`."""
+
+    def mappings(value):
+        if isinstance(value, dict):
+            yield value
+            for part in value.values():
+                yield from mappings(part)
+
+    seen = [id(mapping) for mapping in mappings(YAML().load(ROOT / file))]
+    assert len(seen) == len(set(seen))
 
 
 def problems(change) -> list[str]:

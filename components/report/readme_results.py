@@ -133,7 +133,7 @@ def warmup() -> str:
 
 
 def recipe_trials() -> str:
-    """Bits per byte of the default's GPT and BERT after a million tokens, with one change each."""
+    """Bits per byte of the default's models as they were before, with one change each."""
     return _bits_by_seed("recipe_trials", {"model": "model", "change": "change"})
 
 

@@ -143,6 +143,9 @@ def submit(
     from components.tasks import submission
     from pipelines import terminal
 
+    declared = params.load().finetune.models
+    if model not in declared and not Path("data/scores", model).is_dir():
+        raise SesameError(f"no fine-tuned model {model} (finetune.models: {', '.join(declared)})")
     written = submission.write(benchmark, model, seed, partial, out)
     terminal.table(["file", "predictions"], [[name, f"{rows:,}"] for name, rows in written.files.items()])
     for reason in written.absent:

@@ -24,6 +24,7 @@ from components.params import Beam, Greedy, Sample
 from components.stages import registry
 from components.text import corpora
 from components.text.encode import Shard, Split
+from components.text.tokenizer import SEP
 from pipelines import cli
 from tests.conftest import run_stage, text, tiny_params
 
@@ -322,6 +323,17 @@ def test_the_command_writes(translated, tmp_path):
     assert sesame(*drawn, "--seed", "7") == sesame(*drawn, "--seed", "7") != sesame(*drawn, "--seed", "8")
 
 
+def test_an_empty_answer_is_said_to_be_one(translated):
+    model, tokens = store.load(Path("data/models/gpt"))
+    with torch.no_grad():
+        model.token_embedding.weight *= 0.01
+        model.token_embedding.weight[SEP] = model.final_norm.bias[:] = 1
+        model.final_norm.weight.zero_()
+    store.save(Path("data/models/silent"), model.state_dict(), store.about(Path("data/models/gpt")).architecture, tokens)
+    done = CliRunner().invoke(cli.app, ["generate", "silent", "the dog"])
+    assert done.output == "(silent writes nothing here: it ends the text at once)\n"
+
+
 def test_what_can_not_be_is_one_line(translated, tokens):
     def said(*args: str) -> str:
         done = CliRunner().invoke(cli.app, ["generate", *args])
@@ -333,6 +345,7 @@ def test_what_can_not_be_is_one_line(translated, tokens):
         assert said("gpt", "a", idle, "7") == f"sesame: {idle} has no effect with --how greedy: it needs --how {needs}"
     beams = said("gpt", "a", "--how", "beam", "--repetition-penalty", "2")
     assert beams == "sesame: --repetition-penalty has no effect with --how beam: it needs --how greedy or sample"
+    assert "gpt generates from left to right and fills no [MASK]" in said("gpt", "a [MASK] dog")
     assert "nowhere.txt: no such file" in said("gpt", "--file", "nowhere.txt")
     assert "data/models/none: no model there" in said("none", "a")
     assert "the beginning has 200 tokens, and the model reads 32" in said("gpt", "the " * 199)

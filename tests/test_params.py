@@ -60,7 +60,10 @@ def test_dvc_and_sesame_write_params_as_they_are_shipped(file, tmp_path):
 
 @pytest.mark.parametrize(
     ("file", "name", "shared"),
-    [("params.yaml", "models.bert", "trainer"), ("params.yaml", "corpora.after_1900", "splits"), ("studies/params.yaml", "models.gpt_2018", "trainer")],
+    [
+        ("params.yaml", "models.bert", "trainer"), ("params.yaml", "corpora.after_1900", "splits"),
+        ("studies/params.yaml", "models.gpt_2018", "trainer"),
+    ],
 )
 def test_dvcs_own_override_changes_one_value(file, name, shared, tmp_path, monkeypatch):
     """It merges into the objects of the file: a plain alias would keep its value, or take another's with it."""

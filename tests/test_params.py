@@ -65,7 +65,7 @@ def test_dvc_and_sesame_write_params_as_they_are_shipped(file, tmp_path):
         ("studies/params.yaml", "models.gpt_2018", "trainer"),
     ],
 )
-def test_dvcs_own_override_changes_one_value(file, name, shared, tmp_path, monkeypatch):
+def test_dvcs_own_override_changes_one_value(file, name, shared, tmp_path):
     """It merges into the objects of the file: a plain alias would keep its value, or take another's with it."""
     shutil.copy(ROOT / file, tmp_path / "params.yaml")
     section, entry = name.split(".")

@@ -52,7 +52,7 @@ def test_energy_matches_the_papers_formula():
     assert energy_kwh(energy, 79 * 3600, 0, 0, 1) == pytest.approx(1503, abs=0.5)
 
 
-def test_a_stage_knows_which_local_files_it_has_read(project):
+def test_a_stage_knows_which_local_files_it_has_read(project, monkeypatch):
     """Files edited, gone, or new with an old date; not those that were only copied to another clone."""
     raw = tiny_params()
     Path("my").mkdir()
@@ -83,6 +83,14 @@ def test_a_stage_knows_which_local_files_it_has_read(project):
     read = local_files.of_stage(checked, "corpus", "base")
     Path("my/4.txt").write_bytes(b"a" * 2**21 + b"b" + b"a" * (2**21 - 1))
     assert others(), "one letter in the middle of a long file"
+    monkeypatch.setattr(local_files, "WHOLE", 2**20)
+    for place, seen in ((0, True), (2**21, False), (2**22 - 1, True)):
+        text = bytearray(b"a" * 2**22)
+        Path("my/4.txt").write_bytes(text)
+        read = local_files.of_stage(checked, "corpus", "base")
+        text[place] = ord("b")
+        Path("my/4.txt").write_bytes(text)
+        assert others() == seen, "of a larger file the ends are compared"
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
     done = run_stage("components.tasks", "same")

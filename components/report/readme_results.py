@@ -62,7 +62,8 @@ def probes() -> str:
     body = []
     for overall in (row for row in rows("probes", RESULTS) if row["group"] == "all"):
         by_layer = layers[overall["evaluation"], overall["model"]]
-        best = by_layer[int(re.search(r"layers? (\d+)", overall["protocol"])[1])]  # of the first pre-training
+        layer = re.search(r", layer (\d+)$", overall["protocol"])  # none where each pre-training has one of its own
+        best = by_layer[int(layer[1])] if layer else {"control": "", "compression": ""}
         extra = [f"{float(best[key]):.{digits}f}" if best[key] else "–" for key, digits in (("control", 3), ("compression", 1))]
         reference = next(f"{float(overall[key]):.3f}" for key in ("by_word", "word_before") if overall.get(key))
         body.append([
@@ -133,7 +134,7 @@ def warmup() -> str:
 
 
 def recipe_trials() -> str:
-    """Bits per byte of the default's models as they were before, with one change each."""
+    """Bits per byte of the default's models as they were before, and with changes."""
     return _bits_by_seed("recipe_trials", {"model": "model", "change": "change"})
 
 

@@ -3,6 +3,7 @@
 Modules that are slow to import are imported inside the commands that use them.
 """
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -124,16 +125,18 @@ def generate(
         raise SesameError(f"--rounds is for masked models, and {model} generates from left to right; leave it out")
     if masked and max_new_tokens != MAX_NEW_TOKENS:
         raise SesameError(f"--max-new-tokens has no effect: {model} fills as many masks as TEXT has; leave it out")
-    if not masked and any("[MASK]" in line for line in lines):
-        raise SesameError(f"{model} generates from left to right and fills no [MASK]; leave it out, or name a masked model")
     writer = filling.load(model, rounds) if masked else writing.of_params(params.load(), model)
+    if not masked and not writer.reads_source and any("[MASK]" in line for line in lines):
+        raise SesameError(f"{model} goes on with a text and fills no [MASK]; leave it out, or name a model that reads both sides")
     sources = [writer.source(line) for line in lines]
     if len(sources) == 1 and not out and how != "beam":  # no token is revised later
         written = False
         for piece in writer.stream(sources[0], decoding):
             print(piece, end="", flush=True)
-            written = written or bool(piece.strip())
-        print("" if written else f"({model} writes nothing here: it ends the text at once)")
+            written = written or bool(piece)
+        print()
+        if not written:
+            print(f"{model} writes nothing here: it ends the text at once", file=sys.stderr)
         return
     texts = [" ".join(writer.text(ids).splitlines()) for ids in writer.write(sources, decoding, batch_size=64)]
     if out:

@@ -313,6 +313,7 @@ def test_the_command_writes(translated, tmp_path):
         assert done.exit_code == 0, done.output
         return done.output
 
+    assert sesame("back", "The dog sees the [MASK] near the sea .").strip(), "a source may have gaps, as BART's and T5's have"
     one = sesame("back", "The dog sees the river near the sea .")
     Path("lines.txt").write_text("The dog sees the river near the sea .\nA man likes his letter at night .\n")
     both = sesame("back", "--file", "lines.txt")
@@ -331,7 +332,7 @@ def test_an_empty_answer_is_said_to_be_one(translated):
         model.final_norm.weight.zero_()
     store.save(Path("data/models/silent"), model.state_dict(), store.about(Path("data/models/gpt")).architecture, tokens)
     done = CliRunner().invoke(cli.app, ["generate", "silent", "the dog"])
-    assert done.output == "(silent writes nothing here: it ends the text at once)\n"
+    assert done.stdout == "\n" and done.stderr == "silent writes nothing here: it ends the text at once\n"
 
 
 def test_what_can_not_be_is_one_line(translated, tokens):
@@ -345,7 +346,7 @@ def test_what_can_not_be_is_one_line(translated, tokens):
         assert said("gpt", "a", idle, "7") == f"sesame: {idle} has no effect with --how greedy: it needs --how {needs}"
     beams = said("gpt", "a", "--how", "beam", "--repetition-penalty", "2")
     assert beams == "sesame: --repetition-penalty has no effect with --how beam: it needs --how greedy or sample"
-    assert "gpt generates from left to right and fills no [MASK]" in said("gpt", "a [MASK] dog")
+    assert "gpt goes on with a text and fills no [MASK]" in said("gpt", "a [MASK] dog")
     assert "nowhere.txt: no such file" in said("gpt", "--file", "nowhere.txt")
     assert "data/models/none: no model there" in said("none", "a")
     assert "the beginning has 200 tokens, and the model reads 32" in said("gpt", "the " * 199)

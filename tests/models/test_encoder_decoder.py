@@ -296,3 +296,11 @@ def test_an_imported_model_reads_gaps_as_transformers_does(project, name, marks)
         first, second = theirs.convert_tokens_to_ids(marks)
         dog = theirs("dog", add_special_tokens=False).input_ids
         assert writer.text([first, *dog, second]) == "<0> dog <1>" and not {first, second} & {*writer.forbidden.tolist()}
+
+
+@pytest.mark.parametrize("setting", ["decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id"])
+def test_a_token_beyond_the_vocabulary_is_refused(tokens, setting):
+    sizes = {"num_layers": 1, "hidden_size": 8, "num_heads": 1, "intermediate_size": 8, "max_length": 8, setting: tokens.vocab_size}
+    architecture = TypeAdapter(params.Architecture).validate_python({"name": "encoder_decoder", **sizes})
+    with pytest.raises(SesameError, match=f"{setting} is {tokens.vocab_size}, and the tokenizer has"):
+        store.build(architecture, tokens)

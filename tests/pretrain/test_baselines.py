@@ -56,6 +56,7 @@ def test_kneser_ney_is_that_of_the_paper_and_adds_up_to_one():
     for context in ([1, 4], [7, 7], [12, 0]):
         whole = [baselines.KneserNey(train, 13, 3).probabilities(np.array([*context, token]))[-1] for token in range(13)]
         assert sum(whole) == pytest.approx(1)
+    assert (baselines.KneserNey(train[:2], 13, 4).probabilities(valid) > 0).all(), "of a text that is shorter than the order"
     assert -np.log(found).mean() < -np.log(baselines.KneserNey(train, 13, 1).probabilities(valid)).mean() - 0.3
 
 

@@ -212,6 +212,9 @@ class DistillationBatches(Batches):
         """`same_counts`: loss term -> the name with the same count."""
         self.inner, self.same_counts, self.left_out = inner, same_counts, inner.left_out
 
+    def representative_steps(self, tokens: int) -> dict[int, float]:
+        return self.inner.representative_steps(tokens)
+
     def epoch_steps(self) -> int:
         return self.inner.epoch_steps()
 

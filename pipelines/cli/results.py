@@ -143,9 +143,11 @@ def submit(
     from components.tasks import submission
     from pipelines import terminal
 
-    declared = params.load().finetune.models
-    if model not in declared and not Path("data/scores", model).is_dir():
-        raise SesameError(f"no fine-tuned model {model} (finetune.models: {', '.join(declared)})")
+    if not Path("data/scores", model).is_dir():
+        declared = params.load()
+        known = [*declared.models, *declared.checkpoints, *declared.derived, *declared.word_models]
+        if model not in known:
+            raise SesameError(f"no model {model} in params.yaml (there are: {', '.join(known)})")
     written = submission.write(benchmark, model, seed, partial, out)
     terminal.table(["file", "predictions"], [[name, f"{rows:,}"] for name, rows in written.files.items()])
     for reason in written.absent:

@@ -141,6 +141,8 @@ def test_the_commands(file):
         "sesame: superglue can't be submitted, not at hand: BoolQ (no predictions; run finetune@bert-boolq)"
     )
     assert len(output.splitlines()) == 1
+    code, output = sesame("submit", "superglue", "nope")
+    assert code == 1 and output.startswith("sesame: no model nope in params.yaml (there are: bert, gpt, elmo")
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from components import params
+from components.core.config import MODELS
 from components.core.errors import SesameError
 from components.stages import resolve
 from pipelines.cli.command import group
@@ -145,7 +146,7 @@ def submit(
 
     if not Path("data/scores", model).is_dir():
         declared = params.load()
-        known = [*declared.models, *declared.checkpoints, *declared.derived, *declared.word_models]
+        known = [name for section in MODELS for name in getattr(declared, section)]
         if model not in known:
             raise SesameError(f"no model {model} in params.yaml (there are: {', '.join(known)})")
     written = submission.write(benchmark, model, seed, partial, out)

@@ -44,7 +44,7 @@ from components.text import encode, tokenizer
 from components.text.tokenizer import SPECIALS, Tokenizer, fast
 
 FLOPS_TOKENS = 2**12
-"""Approximate number of tokens on which FLOPs are counted: a single small batch may have long sequences, or short ones."""
+"""Number of tokens on which FLOPs are counted where lengths vary: a single small batch may have long sequences, or short ones."""
 
 
 @dataclass(frozen=True)
@@ -146,13 +146,13 @@ def set_up(config: Model, start: Path | None) -> Setup:
     def flops_per_token(max_length: int, batch_size: int) -> float:
         # counted on real sequences: made-up ones would not show that a module gets no gradient
         size = min(batch_size, config.objective.flops_batch_size or batch_size)
-        flops = tokens = 0.0
+        flops = counted = 0.0
         with exact_widths():
             batches = small_batches(objective, valid_text, size, max_length)
             for step, share in batches.representative_steps(FLOPS_TOKENS).items():
                 flops += share * training_flops(model, objective, batches[step].tensors, untrained, networks.values())
-                tokens += share * batches[step].counts["tokens"]
-        return flops / tokens
+                counted += share * batches[step].counts["tokens"]
+        return flops / counted
 
     train = build_phases(config, objective, train_text, flops_per_token)
     counts = valid_text.occurrences(tokens.vocab_size)

@@ -72,7 +72,8 @@ def test_a_language_whose_documents_are_longer_than_its_share_is_not_lost(texts,
         made(parts, smoothing=0.3, max_words=4000)
     kept = made(parts, smoothing=0.3, max_words=9000)["words_by_language"]
     assert kept["de"] == 3000, "one document of three thousand words, where its share is more"
-    assert f"de: 12,000 words, {3000 / sum(kept.values()):.1%} of the corpus" in capsys.readouterr().out, "the share that came out"
+    share = 3000 / sum(kept.values())
+    assert f"de: 3,000 of 12,000 words, {share:.1%} of the corpus" in capsys.readouterr().out, "the share that came out"
 
 
 def test_translations_are_documents_of_two_segments(texts):

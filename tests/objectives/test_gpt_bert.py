@@ -90,6 +90,7 @@ def test_flops_are_those_of_both_kinds_of_steps(project):
     assert few - more > 0.01 * few, "a masked step predicts fewer tokens"
     assert more - most == pytest.approx(2 * (few - more), rel=0.01)
     assert 2 * few - more == pytest.approx(per_token(name="clm"), rel=0.05), "but for the positions that predict nothing"
+    assert per_token(name="gpt_bert", masked_steps=1e-9) == per_token(name="gpt_bert", masked_steps=1e-8), "none is met: all are causal"
 
 
 def test_padding_behind_the_text_is_seen_by_no_token():

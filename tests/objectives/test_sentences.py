@@ -290,15 +290,20 @@ def test_cosines_need_no_training(tokens):
         methods.build(model, tokens, recipe, kinds.build(one, recipe), False)
 
 
-@pytest.mark.parametrize("kind", ["skip_thoughts", "quick_thoughts", "mlm"])
-def test_flops_are_counted_on_batches_as_they_are_padded(kind, project, monkeypatch):
+@pytest.mark.parametrize(("kind", "model"), [("skip_thoughts", "bert"), ("quick_thoughts", "bert"), ("mlm", "bert"), ("clm", "gpt")])
+def test_flops_are_counted_on_batches_as_they_are_padded(kind, model, project, monkeypatch):
     """On eight rows sentences are padded to the longest of eight; where rows are of one length, eight tell as much as all."""
     raw = tiny_params(studies={})
-    raw["models"]["bert"] |= {"objective": {"name": kind}, "batch_size": 32, "prompts": []}
+    raw["models"][model] |= {"objective": {"name": kind}, "batch_size": 32, "prompts": []}
     counted = []
-    monkeypatch.setattr(training, "training_flops", lambda model, objective, rows, *_: counted.append(len(rows["ids"])) or 1)
-    training.set_up(params.check(raw).models["bert"], None)
-    assert set(counted) == {8 if kind == "mlm" else 32} and len(counted) > 1, "several batches: one may have long sentences"
+    monkeypatch.setattr(training, "training_flops", lambda _, objective, rows, *__: counted.append(len(rows["ids"])) or 1)
+    batches = training.set_up(params.check(raw).models[model], None).train.phases[0].batches
+    assert set(counted) == {8 if kind in ("mlm", "clm") else 32}
+    if kind == "clm":
+        assert len(counted) == 1, "all rows have as many tokens: a second batch costs time and tells nothing"
+    else:
+        read = [batches.tokens(step) for step in batches.representative_steps(training.FLOPS_TOKENS)]
+        assert len(counted) > 1 and sum(read[:-1]) < training.FLOPS_TOKENS <= sum(read), "one may have long sentences, or the first"
 
 
 @pytest.mark.parametrize("kind", ["skip_thoughts", "quick_thoughts"])

@@ -36,8 +36,9 @@ class EncoderDecoder(LanguageModel):
         self.start = config.decoder_start_token_id
         self.forced_first, self.forced_end = config.forced_bos_token_id, config.forced_eos_token_id
         for setting in ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id"):
-            if (getattr(config, setting) or 0) >= tokens.vocab_size:
-                raise SesameError(f"{setting} is {getattr(config, setting)}, and the tokenizer has {tokens.vocab_size:,} tokens, from 0 on")
+            token = getattr(config, setting)
+            if token is not None and token >= tokens.vocab_size:
+                raise SesameError(f"{setting} is {token}, and the tokenizer has {tokens.vocab_size:,} tokens, from 0 on")
         self.token_embedding = nn.Embedding(tokens.vocab_size, size)
         self.encoder = Stack(config, self.encoder_layers, decodes=False)
         self.decoder = Stack(config, self.decoder_layers, decodes=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -87,6 +87,8 @@ class Batches(ABC):
 
     cached: tuple[int, list[Batch]] | None = None
     """First step and batches of the last chunk."""
+    varying_lengths: ClassVar[bool] = False
+    """Whether steps differ in the lengths of their sequences, and so in FLOPs per token."""
     left_out: float = 0.0
     """Share of the text's tokens that no epoch reads. Tokens that do not fill the last batch of an epoch are not counted:
     they differ from epoch to epoch."""
@@ -106,8 +108,12 @@ class Batches(ABC):
         return chunk_bounds(step, epoch * steps, (epoch + 1) * steps, self.tokens(step))
 
     def representative_steps(self, tokens: int) -> dict[int, float]:
-        """Return steps with about so many tokens on which FLOPs per token are counted, each with its weight: here the first ones."""
-        number = max(1, tokens // self.tokens(0))
+        """Return the steps on which FLOPs per token are counted, each with its weight: here the first one, or, where lengths vary,
+        as many as have so many tokens."""
+        number, counted = 1, self.tokens(0)
+        while self.varying_lengths and counted < tokens:
+            counted += self.tokens(number)
+            number += 1
         return dict.fromkeys(range(number), 1 / number)
 
     @abstractmethod

@@ -35,6 +35,8 @@ class MaskedBatches(Batches):
     An epoch takes the shards of the text in a random order, and the examples of each in a random order; memory holds those of one shard.
     """
 
+    varying_lengths = True
+
     def __init__(
         self, config: MaskedInputs, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int,
         terms: Mapping[str, Literal["targets", "tokens"]] = MappingProxyType({"mlm": "targets"}),

@@ -29,6 +29,8 @@ class SentenceBatches(Batches):
     50 bytes per sentence.
     """
 
+    varying_lengths = True
+
     def __init__(self, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         self.text, self.batch_size, self.max_length, self.seed = text, batch_size, max_length, seed
         self.byte_lengths, self.epoch = np.asarray(tokens.byte_lengths), -1

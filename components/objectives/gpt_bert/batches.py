@@ -1,7 +1,5 @@
 """Rows of running text, whose steps are causal or masked."""
 
-from itertools import count
-
 import numpy as np
 
 from components.core.keyed import uniform
@@ -14,6 +12,8 @@ from components.text.encode import Split
 from components.text.tokenizer import PAD, SPECIALS, Tokenizer, sentinels
 
 KIND, HIDDEN = 21, 22  # keys of random numbers
+LOOKED_AT = 2**16
+"""Steps among which one of each kind is looked for."""
 
 
 class GptBertBatches(PackedRows):
@@ -29,9 +29,9 @@ class GptBertBatches(PackedRows):
 
     def representative_steps(self, tokens: int) -> dict[int, float]:
         """A step of each kind, since a masked one has fewer targets than a causal one; those of a kind are alike."""
-        masked = next(step for step in count() if self.is_masked(np.array(step)))
-        causal = next(step for step in count() if not self.is_masked(np.array(step)))
-        return {masked: self.config.masked_steps, causal: 1 - self.config.masked_steps}
+        masked, share = self.is_masked(np.arange(LOOKED_AT)), self.config.masked_steps
+        # a kind that is not among so many steps has no share in the FLOPs
+        return {int(np.argmax(masked == kind)): weight for kind, weight in ((True, share), (False, 1 - share)) if (masked == kind).any()}
 
     def draw(self, first: int, last: int) -> Chunk:
         """`ids` are the inputs; `labels` at `positions` are the tokens that follow these; `two_sided` (rows,)."""

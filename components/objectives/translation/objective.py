@@ -61,6 +61,8 @@ class Translation(Contract):
 class PairBatches(Batches):
     """`[CLS] source [SEP]` and `target [SEP]` of documents of two segments, in batches of similar length, in a new order in every epoch."""
 
+    varying_lengths = True
+
     def __init__(self, reverse: bool, tokens: Tokenizer, text: Split, batch_size: int, max_length: int, seed: int):
         """Raise SesameError if a document has not two segments, or if there are fewer pairs than a batch."""
         self.text, self.batch_size, self.seed, self.epoch = text, batch_size, seed, -1

@@ -31,9 +31,10 @@ def balanced(
         if not texts:
             raise SesameError(
                 f"corpora.{name}: each document of {language} is longer than its share, {round(total * shares[language]):,} words; "
-                "read them as smaller documents (`document` of the reader), or raise max_words"
+                "read them as smaller documents (`document` of the reader)" + (", or raise max_words" if corpus.max_words else "")
             )
-        print(f"{language}: {words[language]:,} words, {kept[language] / sum(kept.values()):.1%} of the corpus", flush=True)
+        share = kept[language] / sum(kept.values())
+        print(f"{language}: {kept[language]:,} of {words[language]:,} words, {share:.1%} of the corpus", flush=True)
         yield from ((language, document) for document in texts)
 
 

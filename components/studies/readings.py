@@ -17,9 +17,22 @@ from components.studies.tables import NEAR, Comparison, bits_rules, seeds, varia
 from components.tasks import card
 
 
-def describe(comparison: Comparison, base: str) -> str:
-    name = comparison.variant if comparison.against == base else f"{comparison.variant} than with {comparison.against}"
-    return f"{name} ({comparison.difference.shown})"
+def named(comparison: Comparison, base: str) -> str:
+    return comparison.variant if comparison.against == base else f"{comparison.variant} than with {comparison.against}"
+
+
+def not_beyond_noise(block: params.Study, tested: list[Comparison]) -> list[str]:
+    """For each task the variants whose difference is within noise, with the smallest true difference that would have been found."""
+    phrases = []
+    for task in (LOSS, *block.measures):
+        level = [one for one in tested if (one.task, one.verdict) == (task, "not beyond noise")]
+        if not level:
+            continue
+        names = [named(one, block.base) for one in level]
+        detectable = sorted(one.difference.detectable for one in level)
+        ends = " to ".join(dict.fromkeys(f"{detectable[i]:.3f}" for i in (0, -1)))
+        phrases.append(f"{task} with {', '.join(names)} ({ends})")
+    return phrases
 
 
 def readings(
@@ -34,21 +47,17 @@ def readings(
     effects = []
     for task in (LOSS, *block.measures):
         for direction in ("higher", "lower"):
-            names = [describe(one, block.base) for one in tested if (one.task, one.verdict) == (task, direction)]
+            beyond = [one for one in tested if (one.task, one.verdict) == (task, direction)]
+            names = [f"{named(one, block.base)} ({one.difference.shown})" for one in beyond]
             worse = " (worse)" if task == LOSS and direction == "higher" else ""
             effects += [f"{task} is {direction}{worse} with {', '.join(names)}"] if names else []
-    count = {verdict: sum(one.verdict == verdict for one in tested) for verdict in ("not beyond noise", "one run", "undefined")}
+    count = {verdict: sum(one.verdict == verdict for one in tested) for verdict in ("one run", "undefined")}
     when = " at the end of pre-training" if block.milestones else ""  # earlier models are not tested
     outcome = "; ".join(effects) or "no difference is beyond the noise of seeds and examples"
     sentence = f"Against {base['variant']}{when}: {outcome}."
-    if effects and count["not beyond noise"]:
-        sentence += f" {count['not beyond noise']} of {len(tested)} comparisons are not beyond the noise of seeds and examples."
-    detectable = [one.difference.detectable for one in tested if one.verdict == "not beyond noise" and one.task != LOSS]
-    if detectable:
-        ends = dict.fromkeys(f"{value:.3f}" for value in (min(detectable), max(detectable)))
-        of = " On those not beyond noise, a" if effects else " A"
-        sentence += f"{of} difference of {' to '.join(ends)} would by itself be found in four cases of five (80 % power); "
-        sentence += "the correction for all comparisons of the page asks for a larger one."
+    if level := not_beyond_noise(block, tested):
+        sentence += f" Not beyond noise: {'; '.join(level)}. In brackets: the difference that a comparison by itself would find in four "
+        sentence += "cases of five (80 % power); the correction for all comparisons of the page asks for a larger one."
     unlike = [
         task for task in (LOSS, *block.measures)
         if any(one.task == task and not one.difference.pooled for one in tested)

@@ -570,10 +570,9 @@ def test_the_reading_says_no_more_than_the_numbers():
         return readings.readings(CHECKED, "rate", frame, [compared("same", "40", "15", side, scores(*BASE[: side.runs]))])
 
     [said] = read(scores(0.72, 0.69, 0.70))
-    said, _, could = said.partition(" A difference of ")
+    said, _, could = said.partition(" Not beyond noise: ")
     assert said == "Against 15: no difference is beyond the noise of seeds and examples."
-    by_itself = r"0\.\d{3} would by itself be found in four cases of five \(80 % power\); the correction .* asks for a larger one\."
-    assert re.fullmatch(by_itself, could)
+    assert re.fullmatch(r"same with 40 \(0\.\d{3}\)\. In brackets: .* \(80 % power\); the correction .* asks for a larger one\.", could)
     noisy = (
         "The variants' spread over seeds differs on same (Bartlett's test), "
         "so each interval there has the noise of its own two sides."

@@ -139,18 +139,19 @@ def _again(
 
 
 def _alike(names: Collection[str], lefts: Mapping[str, dict], all_params: params.Params) -> dict[str, Estimate]:
-    """Those of the stages that only ask models: each as the median of those that asked models of the same family the same."""
+    """Those of the stages that only ask models: each as the median of those that asked models of the same family the same, or, where none
+    did, evaluations of the same kinds."""
     wanted = {name: workload for name in names if (workload := trainings.workload(name, all_params))}
     costs, estimates, kinds = defaultdict(list), {}, {workload[0] for workload in wanted.values()}
     for name, metrics in lefts.items():
-        if name.partition("@")[0] in kinds:  # hundreds of others may have run
-            costs[trainings.workload(name, all_params)].append(metrics["cost"])
+        # the first condition is quick, and hundreds of others may have run
+        if name.partition("@")[0] in kinds and (workload := trainings.workload(name, all_params)):
+            costs[workload].append(metrics["cost"])
+            costs[trainings.of_kinds(workload, all_params)].append(metrics["cost"])
     for name, workload in wanted.items():
-        if costs[workload]:
-            memory = max((cost["memory_mib"] * 2**20 for cost in costs[workload] if "memory_mib" in cost), default=None)
-            estimates[name] = Estimate(
-                statistics.median(cost["seconds"] for cost in costs[workload]), memory, source=ALIKE
-            )
+        if like := costs[workload] or costs[trainings.of_kinds(workload, all_params)]:
+            memory = max((cost["memory_mib"] * 2**20 for cost in like if "memory_mib" in cost), default=None)
+            estimates[name] = Estimate(statistics.median(cost["seconds"] for cost in like), memory, source=ALIKE)
     return estimates
 
 

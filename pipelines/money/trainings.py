@@ -156,6 +156,14 @@ def workload(stage_name: str, all_params: params.Params) -> tuple | None:
     return kind, model.architecture.name, tuple(study.evaluations), len(study.milestones) + 1
 
 
+def of_kinds(workload: tuple, all_params: params.Params) -> tuple:
+    """The same workload with the kinds of its evaluations in place of their names: what an evaluation that is new takes, others of its kind
+    took about."""
+    kind, family, evaluations, times = workload
+    blocks = (all_params.evaluations.get(name) for name in evaluations)
+    return kind, family, tuple(block and f"of kind {block.kind}" for block in blocks), times
+
+
 def past(
     stage_name: str, settings: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]], now: Training, all_params: params.Params
 ) -> Training | None:  # fmt: skip

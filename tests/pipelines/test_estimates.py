@@ -196,6 +196,9 @@ def test_models_that_are_asked_take_what_others_of_their_family_took(empty):
     names = ["evaluate@bert-pairs", "evaluate@other-pairs", "evaluate@gpt-pairs", "transfer@asked-40-1"]
     found = estimates.of(names, params.check(raw)).values()
     assert [(each.seconds, each.source) for each in found] == [(30, ELSEWHERE), (30, ALIKE), (None, ""), (22, ALIKE)]
+    raw["evaluations"]["mine"] = raw["evaluations"]["pairs"]
+    raw["studies"]["own"] = {**raw["studies"]["asked"], "evaluations": ["mine"], "plot": {"x": "tokens", "y": ["mine"]}}
+    assert estimates.of(["transfer@own-15-1"], params.check(raw))["transfer@own-15-1"] == Estimate(22, source=ALIKE), "of its kind"
     raw["models"]["other"]["pretrainings"] = 2  # twice as many to ask
     assert estimates.of(names, params.check(raw))["evaluate@other-pairs"] == Estimate()
 

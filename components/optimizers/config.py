@@ -20,7 +20,8 @@ def check_fall(schedule: str, warmup: float) -> None:
 
 
 class OptimizerBlock(Block):
-    """Learning rate, schedule, weight decay and clipping. Biases, norms and other 1-d parameters are not decayed."""
+    """Learning rate, schedule, weight decay and clipping. Parameters of one dimension (biases, norms) are not decayed;
+    T5's biases of relative positions are a matrix, and are."""
 
     learning_rate: LearningRate
     """Highest learning rate, reached after the warm-up. BERT: 1e-4 at batches of 256 (Devlin et al. 2019, appendix

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from lightning import Fabric
 from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
@@ -14,10 +15,12 @@ from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.derive.checkpoints import __main__ as checkpoint_stage
 from components.derive.checkpoints import export, parity
+from components.finetune import kinds, loop, methods
 from components.models import store
 from components.models.canine.config import CanineArchitecture
 from components.models.canine.model import PRIMES, code_points
 from components.objectives.electra.config import ReplacedTokens
+from components.tasks import Example
 from components.text import tokenizer
 from components.text.encode import __main__ as encode_stage
 from components.text.tokenizer import Tokenizer
@@ -274,3 +277,18 @@ def test_our_own_characters_are_not_written_as_code_points(project):
     with pytest.raises(SesameError, match="ours reads characters of one form and case, with ids of its own .* the ids would differ"):
         export.export("ours")
     assert not Path("data/export").exists()
+
+
+def test_weights_that_cls_does_not_depend_on_are_not_counted_as_trained():
+    """[CLS] comes from the deep layers: the last one and the convolution before it get a gradient of zero from a task on texts."""
+    recipe = params.Recipe(method="bitfit", learning_rate=0.01, epochs=1, batch_size=4, max_length=20, weight_decay=0.0)
+    task = params.check(tiny_params()).tasks["same"]
+    tokens, kind = Ascii(), kinds.build(task, recipe)
+    model = store.build(CanineArchitecture(name="canine", **SIZES), tokens)
+    module, fabric = methods.build(model, tokens, recipe, kind, pair=False), Fabric(accelerator="cpu")
+    before = {name: value.clone() for name, value in module.named_parameters()}
+    rows = [Example(str(i), "dog" * (1 + i), None, task.labels[i % 2]) for i in range(8)]
+    fitted = loop.fit(fabric, module, kind, module.inputs(kind.encode(rows, tokens), fabric), recipe, 1, lambda *_: None)
+    moved = {name for name, value in module.named_parameters() if not torch.equal(value, before[name])}
+    assert fitted.trained_parameters == sum(before[name].numel() for name in moved)
+    assert "model.last.attention.output.bias" in before and not any("last." in name for name in moved)

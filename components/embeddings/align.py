@@ -134,7 +134,9 @@ def _align(alignment: params.Alignment, path: Path) -> dict:
 
 def _moved(pair: Pair, x: np.ndarray, z: np.ndarray, min_count: int) -> list[dict]:
     """How far each word of both spaces has moved, by their normalised vectors. Raise SesameError where no word is frequent enough."""
-    learning = pair.rows(pair.pairs.train)
+    # test words, too: one that the rotation is not fitted to stands further from itself, whether its meaning has changed or not
+    test = evaluate.covered(pair.pairs.test, pair.source, pair.target)
+    learning = pair.rows([*pair.pairs.train, *zip(test, test, strict=True)])
     rotated = x @ procrustes(x[learning[:, 0]], z[learning[:, 1]])  # only a rotation keeps distances comparable
     if moved := evaluate.moved(pair.source, pair.target, rotated, z, min_count):
         return moved

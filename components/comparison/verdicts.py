@@ -25,13 +25,12 @@ from scipy.stats import bartlett
 from scipy.stats import t as student
 
 from components import params, tasks
+from components.comparison.detection import LEVEL, detectable_errors
 from components.comparison.sides import BLOCKS, Side, of_values
 from components.core.errors import SesameError
 from components.tasks import Example
 from components.tasks.metrics import CORPUS_LEVEL, MEANS, METRICS, corpus_counts, score_of_counts
 
-LEVEL = 0.05
-POWER = 0.8
 UNEQUAL = 0.1
 """Variances are not pooled where Bartlett's test has a lower p. Of simulated pages without any effect, but with one
 variant of twenty times the others' noise, .08 have a verdict; .19 where they are pooled always
@@ -95,7 +94,7 @@ class Difference:
     def detectable(self) -> float:
         """The smallest true difference that this comparison alone would detect with a power of 80 %; NaN for one run."""
         error = sqrt(self.of_runs + self.of_examples)
-        return float(error * (student.ppf(1 - LEVEL / 2, self.degrees) + student.ppf(POWER, self.degrees)))
+        return error * detectable_errors(self.degrees)
 
     @property
     def deviations(self) -> float:

@@ -18,7 +18,8 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from components import params
-from components.comparison.verdicts import LEVEL, false_discovery_rates
+from components.comparison.detection import LEVEL
+from components.comparison.verdicts import false_discovery_rates
 from components.core import compute, storage
 from components.core.errors import SesameError
 from components.embeddings import evaluate

@@ -7,8 +7,9 @@ from pathlib import Path
 import pandas as pd
 
 from components import params
+from components.comparison.detection import LEVEL
 from components.comparison.plots import svg
-from components.comparison.verdicts import LEVEL, holm
+from components.comparison.verdicts import holm
 from components.params import LOSS
 from components.report.markdown import REPORT, interval, rows, table
 from components.stages.outputs import read_json

@@ -6,16 +6,15 @@ from math import isnan, sqrt
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
-from scipy.stats import t as student
 
 from components import params
 from components.comparison import verdicts
+from components.comparison.detection import detectable_errors
 from components.studies.folders import REPORTS
 from components.studies.tables import UNTRAINED, Comparison
 
 MAX_SEEDS = 200
 """Per side, in an estimate of the seeds needed."""
-POWER = 0.8
 
 
 @dataclass(frozen=True)
@@ -44,14 +43,14 @@ def outcome(expected: params.Expectation, comparison: Comparison) -> Outcome:
 
 
 def needed(difference: verdicts.Difference, size: float) -> str:
-    """The seeds per side with which a difference of `size` is detected in POWER of the cases, estimated from the observed variances; more
+    """The seeds per side with which a difference of `size` is detected in four of five cases, estimated from the observed variances; more
     test examples where no number of seeds is enough with these."""
     of_examples = (difference.of_examples, verdicts.BLOCKS - 1)
 
     def detected(terms: list[tuple[float, int]]) -> bool:
         variance = sum(term for term, _ in terms)
         degrees = verdicts.freedom(terms) if variance else 1.0
-        return (student.ppf(1 - verdicts.LEVEL / 2, degrees) + student.ppf(POWER, degrees)) * sqrt(variance) <= size
+        return detectable_errors(degrees) * sqrt(variance) <= size
 
     if isnan(difference.of_runs) or not detected([of_examples]):
         return "more test examples"

@@ -4,12 +4,10 @@ from math import sqrt
 from typing import NamedTuple
 
 import pandas as pd
-from scipy.stats import t as student
 
 from components import params
-from components.comparison.verdicts import LEVEL
+from components.comparison.detection import detectable_errors
 from components.params import LOSS
-from components.studies.expectations import POWER
 from components.studies.folders import LAST, REPORTS
 
 
@@ -17,7 +15,7 @@ class Power(NamedTuple):
     """The power of one measure in a study."""
 
     smallest: float
-    """The smallest difference between two variants that a single comparison detects in POWER of the cases. Test items
+    """The smallest difference between two variants that a single comparison detects in four of five cases. Test items
     add to it."""
     studies: int
     """How many past studies the spread is of."""
@@ -34,7 +32,7 @@ def power(name: str, study: params.Study) -> dict[str, Power]:
         return {}
     last_run = REPORTS / f"{name}.csv"
     past = [pd.read_csv(path) for path in ([last_run] if last_run.exists() else sorted(REPORTS.glob("*.csv")))]
-    quantiles = student.ppf(1 - LEVEL / 2, 2 * (n - 1)) + student.ppf(POWER, 2 * (n - 1))
+    errors = detectable_errors(2 * (n - 1))
     powers = {}
     for measure in (LOSS, *study.measures):
         rows = [table[(table["milestone"] == LAST) & (table["n"] > 1)] for table in past if f"{measure}_std" in table]
@@ -44,7 +42,7 @@ def power(name: str, study: params.Study) -> dict[str, Power]:
         if len(known):
             degrees = known["n"] - 1
             variance = float((degrees * known[f"{measure}_std"] ** 2).sum() / degrees.sum())
-            powers[measure] = Power(quantiles * sqrt(2 * variance / n), len(rows))
+            powers[measure] = Power(errors * sqrt(2 * variance / n), len(rows))
     return powers
 
 

@@ -11,6 +11,7 @@ from sklearn.metrics import matthews_corrcoef
 
 from components import params, tasks
 from components.comparison import verdicts
+from components.comparison.detection import POWER, detectable_errors
 from components.comparison.verdicts import Side, difference, holm, of_values, side
 from components.core.errors import SesameError
 from components.evaluations import contract as evaluations
@@ -173,6 +174,19 @@ def test_questions_on_one_passage_leave_together():
             a, b = (verdicts.side(task, "accuracy", examples, [run], drawn=False) for run in runs)
             found[name] += verdicts.difference(a, b).p < 0.05
     assert found["passages"] < 0.1 * 200 and found["questions"] > 0.4 * 200
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3.7, 8, 200])
+def test_the_detectable_difference_is_found_in_four_cases_of_five(degrees):
+    """Draws of Student's statistic with a true difference of so many standard errors."""
+    rng, errors = np.random.default_rng(int(10 * degrees)), detectable_errors(degrees)
+    drawn = (rng.standard_normal(200_000) + errors) / np.sqrt(rng.chisquare(degrees, 200_000) / degrees)
+    assert (np.abs(drawn) > stats.t.ppf(0.975, degrees)).mean() == pytest.approx(POWER, abs=0.005)
+
+
+def test_without_degrees_of_freedom_nothing_is_detectable():
+    assert np.isnan(detectable_errors(float("nan"))) and np.isnan(detectable_errors(0))
+    assert detectable_errors(9_999) == pytest.approx(detectable_errors(10_001), abs=1e-3), "there it is taken for normal"
 
 
 def test_holms_correction():

@@ -11,8 +11,9 @@ from scipy.stats import spearmanr
 
 from components import params
 from components.comparison import pages
+from components.comparison.detection import LEVEL
 from components.comparison.plots import legend, plt, styles, svg
-from components.comparison.verdicts import LEVEL, holm
+from components.comparison.verdicts import holm
 from components.core import storage
 from components.core.errors import SesameError
 from components.core.frames import read_csv

@@ -37,7 +37,6 @@ class InitRuns:
     """Split -> the metrics of each seed."""
     seconds: list[float] = field(default_factory=list)
     epochs: list[int] = field(default_factory=list)
-    memory_mib: float = 0.0
     tokens: int = 0
     flops: int = 0
     invalid: dict[str, list[float]] = field(default_factory=dict)
@@ -49,7 +48,7 @@ class InitRuns:
     @property
     def costs(self) -> dict[str, float]:
         """Averages over the trainings."""
-        return {"seconds": statistics.fmean(self.seconds), "epochs": statistics.fmean(self.epochs), "memory_mib": self.memory_mib}
+        return {"seconds": statistics.fmean(self.seconds), "epochs": statistics.fmean(self.epochs)}
 
 
 class InputCache:
@@ -119,7 +118,6 @@ def run_seeds(
                 trainable = result.trained_parameters
                 parameters = prepared.parameters + store.count_parameters(prepared.module.head)
             runs.seconds.append(cache.seconds + result.seconds)
-        runs.memory_mib = peak_memory(setup.fabric)
         all_runs.append(runs)
     write_predictions(scores_folder, [row for runs in all_runs for row in runs.predictions], list(setup.examples))
     kind = prepared.kind
@@ -129,6 +127,7 @@ def run_seeds(
         "protocol": setup.protocol(recipe), "pretrainings": len(set(folders.values())),
         "trainable_parameters": trainable, "trainable_share": trainable / parameters,
         "costs": {runs.init: runs.costs for runs in all_runs},
+        "memory_mib": peak_memory(setup.fabric),  # of all starts, since the peak of a process never falls
         "cut": {split: texts.cut for split, texts in cache.encoded.items()},
         "lost": {split: texts.lost for split, texts in cache.encoded.items()},
         **kind.extra_counts(cache.encoded),

@@ -106,6 +106,6 @@ def _cost(measured: list[dict]) -> dict[str, float]:
     return {
         "trainable_parameters": max(of_task["trainable_parameters"] for of_task in measured),
         "trainable_share": max(of_task["trainable_share"] for of_task in measured),
-        "memory_mib": max(training["memory_mib"] for training in trainings),
+        "memory_mib": max(of_task["memory_mib"] for of_task in measured),
         "seconds": sum(training["seconds"] for training in trainings),
     }

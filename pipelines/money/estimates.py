@@ -128,11 +128,7 @@ def _again(
         elif read:
             ratio = now / read
     weights = past.metrics.get("parameters", 0)
-    peaks = [
-        cost["memory_mib"] * 2**20
-        for cost in (past.cost, *past.metrics.get("costs", {}).values())
-        if "memory_mib" in cost
-    ]
+    peaks = [measured["memory_mib"] * 2**20 for measured in (past.cost, past.metrics) if "memory_mib" in measured]
     memory = max(peaks, default=RESIDENT + 16 * weights if work else None)
     disk = sum(out.get("size", 0) for out in entry.get("outs", [])) + 12 * weights  # a checkpoint has Adam's moments, too
     return Estimate(fixed or past.cost["seconds"] * ratio, memory, disk, past.source)

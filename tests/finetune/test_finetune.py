@@ -618,6 +618,7 @@ def test_a_learning_curve_ends_where_finetune_stands(project, tokens):
     block = checked.models["bert"].architecture
     store.save(Path("data/models/bert"), store.build(block, tokens).state_dict(), block, tokens, [], [])
     whole = finetune.finetune(checked, "bert-same", Run(None))
+    assert whole["memory_mib"] > 0 and not any("memory_mib" in cost for cost in whole["costs"].values()), "one process, one peak"
     found = learning_curve.learning_curve(checked, "bert-same", Run(None))
     assert found["points"]["16"]["epochs"] == 3 and found["points"]["40"]["epochs"] == raw["finetune"]["recipes"]["bert"]["epochs"] == 2
     for init in ("pretrained", "random"):

@@ -136,7 +136,7 @@ def test_a_past_run_counts_in_proportion(empty):
     raw = tiny_params()
     raw["models"]["bert"]["budget"] = {"tokens": 1000}
     ran(empty, raw, "pretrain@bert", {"seconds": 50.0, "tokens": 1000, "flops": 9e6}, steps=10, parameters=1_000_000)
-    ran(empty, raw, "finetune@bert-same", {"seconds": 40.0, "tokens": 77, "flops": 9e6}, costs={"pretrained": {"memory_mib": 900}})
+    ran(empty, raw, "finetune@bert-same", {"seconds": 40.0, "tokens": 77, "flops": 9e6}, memory_mib=900)
     ran(empty, raw, "corpus@base", {"seconds": 7.0, "tokens": 0, "flops": 0, "memory_mib": 300})
     names = ["pretrain@bert", "finetune@bert-same", "corpus@base"]
 

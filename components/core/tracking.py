@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -39,8 +39,6 @@ WRITTEN = tuple(f":(exclude){path}" for path in ("data", "dvc.lock", "**/dvc.loc
 """Tracked files that a run changes: results belong to the commit of the code and params that produced them."""
 CURVES = "curves/"
 """Prefix of metrics that are logged at several steps; MLflow's page groups them by it."""
-PATIENCE = 5
-"""Seconds to wait for a database server."""
 
 
 def uri() -> str:
@@ -93,18 +91,6 @@ def connected():
         raise SesameError(unusable(error)) from None
 
 
-def _check_database(address: str) -> None:
-    """Raise the driver's error if a database server does not answer: MLflow itself would try for two minutes."""
-    import sqlalchemy
-
-    url = sqlalchemy.make_url(address)
-    if url.get_backend_name() in ("postgresql", "mysql", "mssql"):
-        limit = {"timeout" if url.get_backend_name() == "mssql" else "connect_timeout": PATIENCE}
-        engine = sqlalchemy.create_engine(url, connect_args=limit)
-        engine.connect().close()
-        engine.dispose()
-
-
 @cache
 def client():
     """Return the MLflow client, with database and experiment created. Raise MLflow's error if it is not reachable."""
@@ -118,6 +104,8 @@ def client():
 
     import mlflow
 
+    from components.core import databases  # SQLAlchemy, only where a run is opened
+
     ours = uri() == _own_database()
     if ours and "?" in uri():  # SQLAlchemy would write to a file whose name ends there, outside the checkout
         raise SesameError("SQLAlchemy reads a path up to its `?`; rename the folder, or set MLFLOW_TRACKING_URI")
@@ -128,7 +116,7 @@ def client():
     private.mkdir(exist_ok=True)
     local = not uri().startswith("http")
     if local:
-        _check_database(uri())
+        databases.check(uri())
     with FileLock(private / "mlflow.lock"):  # processes that create the tables at the same time make each other fail
         mlflow.set_tracking_uri(uri())
         created = mlflow.MlflowClient()
@@ -144,32 +132,8 @@ def client():
             for key, value in KIND.items():
                 created.set_experiment_tag(experiment.experiment_id, key, value)
         if experiment and ours:
-            _update_addresses(experiment.artifact_location)
+            databases.update_addresses(uri(), experiment.artifact_location, checkout() / "mlartifacts")
     return created
-
-
-ADDRESSES = (
-    ("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"),
-    ("model_versions", "source"), ("model_versions", "storage_location"),
-)  # fmt: skip
-"""Tables and columns with addresses of files in MLflow's database."""
-
-
-def _update_addresses(before: str) -> None:
-    """Update the addresses of artifacts in a checkout that was moved or copied: MLflow makes even relative ones absolute."""
-    import sqlalchemy
-
-    artifacts = checkout() / "mlartifacts"
-    now = artifacts.as_uri()
-    if before == now or not artifacts.is_dir():
-        return
-    engine = sqlalchemy.create_engine(uri())
-    with engine.begin() as database:
-        for table, column in ADDRESSES:
-            assignment = f"{column} = :now || substr({column}, :rest) WHERE substr({column}, 1, :rest - 1) = :before"
-            update = sqlalchemy.text(f"UPDATE {table} SET {assignment}")
-            database.execute(update, {"now": now, "before": before, "rest": len(before) + 1})
-    engine.dispose()
 
 
 def git_commit() -> str:
@@ -213,6 +177,18 @@ def accepted(name: str) -> str:
     return re.sub(r"[^\w.\- :/]", "_", name)
 
 
+def _points(metrics: dict, step: int | None) -> list:
+    """The numbers of a nested dictionary as MLflow's metrics."""
+    from mlflow.entities import Metric
+
+    now, prefix = int(time.time() * 1000), "" if step is None else CURVES
+    return [
+        Metric(prefix + accepted(key), float(value), now, step or 0)
+        for key, value in flatten(metrics).items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+
+
 class Run:
     """A run in MLflow. With `run_id` None it records nothing."""
 
@@ -225,15 +201,15 @@ class Run:
         Values that are no numbers are left out. Of several points with one name MLflow shows that of the highest step, which would be the
         last validation instead of the final metric: hence the prefix.
         """
-        if self.id is None:
-            return
-        from mlflow.entities import Metric
+        if self.id is not None:
+            self._send(_points(metrics, step))
 
-        now, prefix = int(time.time() * 1000), "" if step is None else CURVES
-        points = [
-            Metric(prefix + accepted(key), float(value), now, step or 0) for key, value in flatten(metrics).items()
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        ]  # fmt: skip
+    def curve(self, rows: Iterable[dict[str, float]]) -> None:
+        """Log rows, each with its `step`, as points of the curves `curves/<name>`: as `log` does, in few calls."""
+        if self.id is not None:
+            self._send([point for row in rows for point in _points(row, int(row["step"])) if point.key != f"{CURVES}step"])
+
+    def _send(self, points: list) -> None:
         for i in range(0, len(points), 1000):  # the most one call takes
             self.attempt(lambda mlflow, batch=points[i : i + 1000]: mlflow.log_batch(self.id, metrics=batch))
 

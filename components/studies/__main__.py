@@ -12,10 +12,11 @@ from components import params
 from components.comparison import pages
 from components.comparison.plots import svg
 from components.core import storage
+from components.core.frames import read_csv
 from components.core.tracking import Run, flatten
 from components.stages import stage
 from components.studies import expectations, findings, ladder, milestones, plots, readings, tables
-from components.studies.folders import LAST, REPORTS, training_block
+from components.studies.folders import LAST, REPORTS, training_block, weights_folder
 
 PUBLISHED = YAML(typ="safe").load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
 
@@ -121,7 +122,7 @@ def digest(all_params: params.Params, newest: dict[str, dict]) -> None:
 
 
 def record_runs(all_params: params.Params, name: str, run: Run) -> None:
-    """Record an MLflow run for each variant and seed: choices, scores, budget.
+    """Record an MLflow run for each variant and seed: choices, scores, budget, and the curve of its training.
 
     Parameters are few and the scores come first, because MLflow's plots begin with the first ones.
     """
@@ -141,6 +142,9 @@ def record_runs(all_params: params.Params, name: str, run: Run) -> None:
                 child.log({task: score for task, score in scores.items() if score is not None})
                 known = (*tables.PRETRAINING, "parameters", "tokens", "steps", "flops", "seconds")
                 child.log({key: figures[key] for key in known if not np.isnan(figures[key])})
+                curve = weights_folder(all_params, params.Member(name, variant, seed)) / "curve.csv"
+                if curve.exists():  # a model made by something else than a training on text has none
+                    child.curve(read_csv(curve).filter(["step", "seconds", *tables.PRETRAINING]).to_dict("records"))
 
 
 def published(block: params.Study) -> dict | None:

@@ -1,5 +1,6 @@
 """A tiny study under real DVC, Prefect and MLflow: stages of its own, the ledger's rows to compare, the champion."""
 
+import csv
 import json
 import re
 
@@ -54,6 +55,11 @@ def test_a_study_from_params_to_champion(many_stages, monkeypatch, tmp_path_fact
     }
     assert all({"parameters", "tokens", "flops", "seconds", "perplexity", "same"} <= run.data.metrics.keys() for run in rows)
     assert {(run.data.params["variant"], run.data.params["mlm_probability"]) for run in rows} == {("15", "0.15"), ("40", "0.4")}
+    for run in rows:  # the curve of its training
+        curve = mlflow.MlflowClient().get_metric_history(run.info.run_id, "curves/loss")
+        with open(lab.path / f"data/variants/rate/{run.data.tags['variant']}/{run.data.tags['seed']}/curve.csv") as file:
+            written = [(int(row["step"]), float(row["loss"])) for row in csv.DictReader(file)]
+        assert [(point.step, point.value) for point in curve] == written and len(written) > 1
     assert {name.partition("@")[0] for name in recorded(lab)} >= {"variant", "transfer", "study", "encode"}
     tuned = [run for run in runs if run.data.tags.get("stage") == "transfer" and "seed" in run.data.tags]
     assert len(tuned) == 4 and {"study", "variant", "model", "task", "seed", "init", "milestone"} <= tuned[0].data.tags.keys()

@@ -71,8 +71,9 @@ def show(name: str) -> None:
         return
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    columns = ["variant", *(["milestone"] if block.milestones else []), *SPENT]
-    shown = [[row["variant"], *([row["milestone"]] if block.milestones else []), *(_short(row[key]) for key in SPENT)] for row in rows]
+    spent = ["parameters", *SPENT] if len({row["parameters"] for row in rows}) > 1 else SPENT
+    columns = ["variant", *(["milestone"] if block.milestones else []), *spent]
+    shown = [[row["variant"], *([row["milestone"]] if block.milestones else []), *(_short(row[key]) for key in spent)] for row in rows]
     for measure in (LOSS, *block.measures):
         columns += [f"{measure} ± std", f"minus {block.base}"]
         for row, cells in zip(rows, shown, strict=True):

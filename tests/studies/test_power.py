@@ -3,11 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
+from ruamel.yaml import YAML
 from scipy.stats import ttest_ind
 
 from components import params
+from components.core import storage
 from components.studies import power
-from tests.conftest import tiny_params
+from components.studies.folders import REPORTS
+from pipelines import studies
+from tests.conftest import tiny_params, write_studies
 
 
 @pytest.fixture
@@ -27,7 +31,7 @@ def test_the_difference_is_found_in_four_cases_of_five(study, tmp_path):
     deviation = np.sqrt((8 * 0.02**2 + 4 * 0.01**2) / 12)
     draws = np.random.default_rng(0).normal(0, deviation, (2, 20_000, len(study.seeds)))
     seen = ttest_ind(draws[0] + found["same"].smallest, draws[1], axis=1).pvalue < 0.05
-    assert seen.mean() == pytest.approx(0.8, abs=0.05) and found["same"].studies == 1 and set(found) == {"same"}
+    assert seen.mean() == pytest.approx(0.8, abs=0.01) and found["same"].studies == 1 and set(found) == {"same"}
 
 
 def test_a_study_that_ran_goes_by_its_own_spread(study, tmp_path):
@@ -49,3 +53,16 @@ def test_a_study_that_ran_goes_by_its_own_spread(study, tmp_path):
     (tmp_path / "rate.csv").unlink()
     (tmp_path / "other.csv").unlink()
     assert power.sentence("rate", study) == "power    unknown: no study with these measures has run"
+
+
+def test_the_table_of_a_study_has_parameters_where_they_differ(project, capsys):
+    raw = tiny_params()
+    write_studies(project, raw.pop("studies"))
+    YAML().dump({key: value for key, value in raw.items() if key not in params.OF_STUDIES}, project / params.FILE)
+    row = {"tokens": 10, "flops": 5, "seconds": 1.5, "bits_per_byte": 2.0, "bits_per_byte_std": 0.1, "same": 0.5, "same_std": 0.1}
+    storage.write_json(REPORTS / "rate.json", {"reading": "Nothing."})
+    for sizes, shown in (((7, 7), False), ((7, 8_000), True)):
+        past(REPORTS, "rate", [row | {"variant": str(size), "parameters": size} for size in sizes])
+        studies.show("rate")
+        printed = capsys.readouterr()
+        assert ("parameters" in printed.out + printed.err) == shown

@@ -118,16 +118,17 @@ class SyntheticSource(Block):
     answers can be checked."""
 
     kind: Literal["synthetic"]
-    problem: Literal["integrals", "programs", "counts"]
+    problem: Literal["integrals", "programs", "counts", "shapes"]
     """`integrals`: derivatives and what they are of, in prefix notation (Lample and Charton 2020). `programs`: lists
     before and after, and the functions that were run on them (Balog et al. 2017). `counts`: numbers of words and vowels,
-    and a sentence with these."""
+    and a sentence with these. `shapes`: pictures of coloured shapes, a word for each pixel, and captions."""
     pairs: Count
     """Problems made."""
     operators: Annotated[int, Field(ge=1, le=10)] = 4
-    """In a solution, at most: operators of a function, functions of a program, noun phrases behind the verb."""
-    part: Literal["training", "held_out"] = "training"
-    """Every tenth problem, by its text, is held out."""
+    """In a solution, at most: operators of a function, functions of a program, noun phrases behind the verb, shapes of a picture."""
+    part: Literal["training", "held_out", "new_combinations"] = "training"
+    """Every tenth problem, by its text, is held out. `new_combinations`, of `shapes`: pictures with a red ring, a green cross, a blue
+    star or a yellow corner, which the other parts do not have."""
     seed: Seed = 1
     """The seed of the random draws."""
 
@@ -135,6 +136,12 @@ class SyntheticSource(Block):
     def shown(self) -> str:
         """For cards and messages."""
         return f"{self.problem} of up to {self.operators} operators, {self.part}"
+
+    @model_validator(mode="after")
+    def only_shapes_have_combinations(self):
+        if self.part == "new_combinations" and self.problem != "shapes":
+            raise ValueError(f"part new_combinations: only problem shapes has it, not {self.problem}; write held_out")
+        return self
 
 
 class ImagesSource(Block):

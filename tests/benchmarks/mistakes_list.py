@@ -520,7 +520,7 @@ MISTAKES = [
     Mistake("what was written is seen as it is written anew", "components/generate/filling.py",
             "                ids[position] = self.mask\n", "", named("filling")),
     Mistake("held-out problems are trained on", "components/text/sources/synthetic/__init__.py",
-            'held_out != (source.part == "held_out")', "False", named("synthetic")),
+            "part != source.part", "False", named("synthetic")),
     Mistake("any answer with values is right", "components/text/sources/synthetic/integrals.py",
             "np.allclose(one, other, rtol=1e-6, atol=1e-9)", "True", named("synthetic")),
     Mistake("the first of the drawn answers counts twice", "components/generate/__main__.py",

@@ -14,7 +14,7 @@ from components.generate.__main__ import best_of, pass_at
 from components.text import sources
 from components.text.sources import synthetic
 from components.text.sources.parallel import translations
-from components.text.sources.synthetic import counts, integrals, programs
+from components.text.sources.synthetic import counts, integrals, programs, shapes
 from tests.conftest import run_stage, tiny_params
 
 
@@ -61,7 +61,45 @@ def test_a_sentence_is_right_if_it_is_one_and_its_counts_are_those(answer, right
     assert counts.solves("words 5 a 3 e 2 i 0 o 1 u 0", answer) is right
 
 
-@pytest.mark.parametrize("problem", ["programs", "counts"])
+PICTURE = """
+. . . . . . . .
+. r r r . . . .
+. r r r . . . .
+. r r r . . . .
+. . . . . b b b
+. . . . . b . b
+. . . . . b b b
+. . . . . . . .
+"""
+
+
+@pytest.mark.parametrize(("caption", "true"), [
+    ("a red square above a blue ring", True), ("a blue ring below a red square", True),
+    ("a red square left of a blue ring", True), ("a blue ring right of a red square", True),
+    ("a red square below a blue ring", False), ("a red square right of a blue ring", False),
+    ("a red ring above a blue ring", False), ("a blue square above a blue ring", False),
+    ("a red square", False), ("a red square above a blue ring above a green star", False), ("red square above a blue ring", False),
+    ("a red square above a blue ring above", False), ("", False), ("above", False), (" above ".join(["a red square"] * 30), False),
+])  # fmt: skip
+def test_a_caption_is_right_if_it_is_true_and_names_all_shapes(caption, true):
+    assert shapes.solves(" ".join(PICTURE.split()), caption) is true
+
+
+def test_new_combinations_are_in_no_other_part():
+    def captions(part: str, pairs: int) -> list[str]:
+        made = list(synthetic.generate_pairs(source(problem="shapes", pairs=pairs, part=part)))
+        assert all(shapes.solves(*pair) for pair in made)
+        return [caption for _, caption in made]
+
+    seen = " ".join(captions("training", 400) + captions("held_out", 60))
+    assert not any(f"{colour} {shape}" in seen for colour, shape in shapes.NEW)
+    assert all(colour in seen for colour in shapes.COLOURS) and all(shape in seen for shape in shapes.SHAPES)
+    assert all(any(f"{colour} {shape}" in caption for colour, shape in shapes.NEW) for caption in captions("new_combinations", 60))
+    with pytest.raises(ValueError, match="part new_combinations: only problem shapes has it, not counts; write held_out"):
+        source(problem="counts", part="new_combinations")
+
+
+@pytest.mark.parametrize("problem", ["programs", "counts", "shapes"])
 def test_pairs_of_other_problems_are_right_differ_and_come_again(problem):
     pairs = list(synthetic.generate_pairs(source(problem=problem)))
     assert pairs == list(synthetic.generate_pairs(source(problem=problem)))

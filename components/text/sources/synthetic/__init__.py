@@ -2,7 +2,8 @@
 answer.
 
 One more problem is one new file `<problem>.py` with `pair(rng, operators) -> (problem, solution) | None` and
-`solves(problem, answer) -> bool`, and its name in `SyntheticSource.problem`.
+`solves(problem, answer) -> bool`, and its name in `SyntheticSource.problem`. It may have `is_new(solution) -> bool`, of
+solutions that only the part `new_combinations` has, and a `LONGEST` of its own.
 """
 
 import hashlib
@@ -42,6 +43,7 @@ def generate_pairs(source: params.SyntheticSource) -> Iterator[tuple[str, str]]:
     """(problem, solution), each problem once. A hash of the problem decides whether it is held out, so the two parts
     share none."""
     kind, rng, seen, tried = load(source.problem), np.random.default_rng(source.seed), set(), 0
+    longest, is_new = getattr(kind, "LONGEST", LONGEST), getattr(kind, "is_new", lambda _: False)
     while len(seen) < source.pairs:
         if (tried := tried + 1) > TRIES:
             raise SesameError(
@@ -49,10 +51,11 @@ def generate_pairs(source: params.SyntheticSource) -> Iterator[tuple[str, str]]:
                 "ask for fewer pairs or for more operators"
             )
         pair = kind.pair(rng, int(rng.integers(1, source.operators + 1)))
-        if pair is None or pair[0] in seen or max(len(text.split()) for text in pair) > LONGEST:
+        if pair is None or pair[0] in seen or max(len(text.split()) for text in pair) > longest:
             continue
         held_out = int.from_bytes(hashlib.sha256(pair[0].encode()).digest()[:4]) % ONE_IN == 0
-        if held_out != (source.part == "held_out"):
+        part = "new_combinations" if is_new(pair[1]) else "held_out" if held_out else "training"
+        if part != source.part:
             continue
         if kind.solves(*pair):  # of integrals: false if values are too large to be compared
             seen.add(pair[0])

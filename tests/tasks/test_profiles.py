@@ -66,6 +66,15 @@ def test_each_of_the_evaluations_fits_the_projects_params(file, name):
     assert profiles.merge(name, data) == [f"params.yaml already contains all of {name}"]
 
 
+@pytest.mark.parametrize("name", ["inverse_problems", "shapes"])
+def test_each_of_the_problems_has_a_model_and_is_asked_of_it(file, name):
+    before = params.load(file)
+    profiles.merge(name)
+    checked = params.load(file)
+    asked = {generation.model for key, generation in checked.generations.items() if key not in before.generations}
+    assert asked == checked.models.keys() - before.models.keys() and profiles.merge(name) == [f"params.yaml already contains all of {name}"]
+
+
 def test_images_need_no_more_than_a_source(file):
     """A model of pixels is any model of text; the recipes of the default's models stay, which the studies need."""
     before = params.load(file)

@@ -77,8 +77,18 @@ def to_bart(weights: dict[str, Tensor], architecture: EncoderDecoderArchitecture
 
 
 def _bias(weights: dict[str, Tensor]) -> Tensor:
-    embedding = weights["model.shared.weight"]
+    embedding = shared_embedding(weights, "model.")
     return weights.get("final_logits_bias", embedding.new_zeros(len(embedding)))
+
+
+def shared_embedding(weights: dict[str, Tensor], prefix: str = "", also: tuple[str, ...] = ()) -> Tensor:
+    """The embedding of source and target, which a file may have under the name of either stack alone, or of a tied output. Raise
+    SesameError if it has none."""
+    names = (f"{prefix}shared.weight", *(f"{prefix}{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")), *also)
+    for name in names:
+        if name in weights:
+            return weights[name]
+    raise SesameError(f"{names[0]} is missing in the weights")
 
 
 def complete_bart(values: dict[str, Any]) -> dict[str, Any]:
@@ -169,6 +179,8 @@ def from_t5(weights: dict[str, Tensor], architecture: EncoderDecoderArchitecture
     divides the input of the output layer by sqrt(hidden_size); ours gets this factor in the decoder's last norm.
     """
     ours = {name: value for name, value in weights.items() if f"{INNER}_" not in name}
+    output = ("lm_head.weight",) if architecture.tie_word_embeddings else ()
+    ours.setdefault("shared.weight", shared_embedding(weights, also=output))
     for name in weights:
         if f"{INNER}_0" in name:
             ours[name.replace("wi_0", "wi")] = cat([weights[name], weights[name.replace("wi_0", "wi_1")]])

@@ -90,15 +90,17 @@ def test_an_output_that_is_the_embedding_comes_in_and_goes_out(project, name):
 
 @pytest.mark.parametrize(("name", "prefix"), [("t5", ""), ("bart", "model.")])
 def test_the_embedding_may_have_the_name_of_a_stack_alone(project, name, prefix):
-    """As converters of T5X write it; a file without any is one line."""
+    """As converters of T5X write it, or all names, as files of before safetensors; a file without any is one line."""
     folder = given(project / "given" / name, name)
     file, block = folder / "model.safetensors", {"family": "encoder_decoder", "licence": "none", "source": {"kind": "files"}}
     block["source"]["paths"] = [f"{folder}/*"]
     weights = load_file(file)
     shared = weights.pop(f"{prefix}shared.weight")
     weights = {key: value for key, value in weights.items() if "embed_tokens" not in key and key != "lm_head.weight"}
-    save_file(weights | {f"{prefix}decoder.embed_tokens.weight": shared}, file, {"format": "pt"})
-    assert stage.bring(params.check(tiny_params(checkpoints={"brought": block})), "brought", Run(None))["max_abs_difference"] < 1e-4
+    of_stacks = [f"{prefix}{stack}.embed_tokens.weight" for stack in ("decoder", "encoder")]
+    for names in (of_stacks[:1], [f"{prefix}shared.weight", *of_stacks]):
+        save_file(weights | {key: shared.clone() for key in names}, file, {"format": "pt"})
+        assert stage.bring(params.check(tiny_params(checkpoints={"brought": block})), "brought", Run(None))["max_abs_difference"] < 1e-4
     save_file(weights, file, {"format": "pt"})
     with pytest.raises(SesameError, match="shared.weight is missing in the weights"):
         stage.bring(params.check(tiny_params(checkpoints={"brought": block})), "brought", Run(None))

@@ -182,9 +182,9 @@ class Layout:
         left = {self._normalised(name): value.float() for name, value in weights.items() if not BUFFERS.search(name)}
         needed = {name for key in shapes for name in self.names(key)}  # an untied output is no copy
         for copy, name in self.tied.items():
-            if copy in needed or copy not in left:
+            if copy in needed or (own := self._normalised(copy)) not in left:
                 continue
-            if not left.setdefault(self._normalised(name), left[copy]).equal(left.pop(copy)):
+            if not left.setdefault(self._normalised(name), left[own]).equal(left.pop(own)):
                 raise SesameError(f"{copy} in the weights is not the same as {name}, and config.json has no untied output")
         state: dict[str, Tensor] = {}
         absent: dict[str, None] = {}

@@ -1,6 +1,6 @@
 """Settings that all evaluations share."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,10 @@ Files = Annotated[PypiSource | UrlSource | FilesSource | BucketSource, Field(dis
 
 class EvaluationBlock(Block):
     """An evaluation of models without fine-tuning."""
+
+    within_one_rule: ClassVar[bool] = False
+    """Whether its figures compare only models that read alike, as those in bits or nats do: a masked model's pseudo-log-likelihood is no
+    probability of a text, and lower-cased text has fewer bits."""
 
     corpus: CorpusName
     """Of `corpora` or `mixes`: the text that the models were trained on. Its training split is the text of n-gram

@@ -221,7 +221,7 @@ def _study_fits(p: Params, name: str, study: Study) -> None:
             )
         evaluation = p.evaluations.get(expected.task)
         rules = {bits_rule(p, study, variant) for variant in (expected.variant, against)}
-        if evaluation and evaluation.kind == "bits_per_byte" and len(rules) > 1:
+        if evaluation and evaluation.within_one_rule and len(rules) > 1:
             raise ValueError(
                 f"studies.{name}.expects[{number}].task: the bits of {expected.variant} and {against} do not compare, as one is masked "
                 "and the other is not, or one has lower-cased text; take another evaluation"

@@ -29,7 +29,9 @@ def study(all_params: params.Params, name: str, run: Run) -> dict:
     reads = tables.reads(all_params, name)
     fitted = ladder.climb(block, frame, reads)
     units, references = tables.units(all_params, name), tables.references(all_params, name)
-    sentences = readings.readings(all_params, name, frame, compared, tables.untrained(all_params, name), tables.blind(all_params, name))
+    sentences = readings.readings(
+        all_params, name, frame, compared, tables.untrained(all_params, name), tables.blind(all_params, name), units
+    )  # fmt: skip
     sentences += readings.beside_references(references, frame, units)
     sentences += [fitted.sentence] if fitted else []
     outcomes = [expectations.outcome(expected, tables.find(compared, expected, block.base)) for expected in block.expects]

@@ -38,9 +38,10 @@ def not_beyond_noise(block: params.Study, tested: list[Comparison]) -> list[str]
 def readings(
     all_params: params.Params, study: str, frame: pd.DataFrame, compared: list[Comparison],
     idle: Mapping[str, tuple[float, float]] = MappingProxyType({}), blinded: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+    units: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:  # fmt: skip
     """Sentences on tasks without information (`blinded`), on the effects and on untrained variants (`idle`), and on unequal budgets and
-    labelled examples where there are any."""
+    labelled examples where there are any. `units` are those of the measures, which say whether higher is worse."""
     block, last = all_params.studies[study], frame[frame["milestone"] == LAST]
     base, others = last.iloc[0], last.iloc[1:]
     tested = [one for one in compared if one.milestone == LAST]
@@ -49,7 +50,8 @@ def readings(
         for direction in ("higher", "lower"):
             beyond = [one for one in tested if (one.task, one.verdict) == (task, direction)]
             names = [f"{named(one, block.base)} ({one.difference.shown})" for one in beyond]
-            worse = " (worse)" if task == LOSS and direction == "higher" else ""
+            lower_is_better = task == LOSS or units.get(task) in LOWER_IS_BETTER
+            worse = " (worse)" if lower_is_better and direction == "higher" else ""
             effects += [f"{task} is {direction}{worse} with {', '.join(names)}"] if names else []
     count = {verdict: sum(one.verdict == verdict for one in tested) for verdict in ("one run", "undefined")}
     when = " at the end of pre-training" if block.milestones else ""  # earlier models are not tested

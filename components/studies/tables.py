@@ -127,7 +127,7 @@ def comparisons(all_params: params.Params, study: str) -> list[Comparison]:
 def bits_rules(all_params: params.Params, study: str, measure: str) -> dict[str, tuple[bool, bool] | None]:
     """Variant -> the rule by which bits per byte of sentences are counted; None for each variant where the measure is something else."""
     evaluation = all_params.evaluations.get(measure)
-    in_bits = evaluation is not None and evaluation.kind == "bits_per_byte"
+    in_bits = evaluation is not None and evaluation.within_one_rule
     block = all_params.studies[study]
     return {variant: params.bits_rule(all_params, block, variant) if in_bits else None for variant in variants(all_params, study)}
 

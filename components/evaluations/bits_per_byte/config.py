@@ -1,6 +1,6 @@
 """Settings of bits per byte."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,8 @@ class BitsPerByte(EvaluationBlock):
     by the chain rule, for a masked model the pseudo-log-likelihood (Salazar et al. 2020; Kauf and Ivanova 2023). Models
     with different vocabularies and sequence lengths are comparable. The two rules are not: a pseudo-log-likelihood sees both
     sides of each word, and is not the probability of a text. Nor are lower-cased text and text with its capitals."""
+
+    within_one_rule: ClassVar[bool] = True
 
     kind: Literal["bits_per_byte"]
     sentences: Annotated[int, Field(ge=2, le=10**15)] = 500

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from math import isnan
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,18 +22,23 @@ def named(comparison: Comparison, base: str) -> str:
     return comparison.variant if comparison.against == base else f"{comparison.variant} than with {comparison.against}"
 
 
-def not_beyond_noise(block: params.Study, tested: list[Comparison]) -> list[str]:
+def not_beyond_noise(block: params.Study, tested: list[Comparison]) -> str:
     """For each task the variants whose difference is within noise, with the smallest true difference that would have been found."""
-    phrases = []
+    phrases, sizes = [], False
     for task in (LOSS, *block.measures):
         level = [one for one in tested if (one.task, one.verdict) == (task, "not beyond noise")]
         if not level:
             continue
-        names = [named(one, block.base) for one in level]
-        detectable = sorted(one.difference.detectable for one in level)
-        ends = " to ".join(dict.fromkeys(f"{detectable[i]:.3f}" for i in (0, -1)))
-        phrases.append(f"{task} with {', '.join(names)} ({ends})")
-    return phrases
+        # NaN where all runs agree on all examples
+        detectable = sorted(one.difference.detectable for one in level if not isnan(one.difference.detectable))
+        ends = " to ".join(dict.fromkeys(f"{detectable[i]:.3f}" for i in (0, -1) if detectable))
+        phrases.append(f"{task} with {', '.join(named(one, block.base) for one in level)}" + (f" ({ends})" if ends else ""))
+        sizes = sizes or bool(ends)
+    sentence = f" Not beyond noise: {'; '.join(phrases)}." if phrases else ""
+    if sizes:
+        sentence += " In brackets: the difference that a comparison by itself would find in four cases of five (80 % power); "
+        sentence += "the correction for all comparisons of the page asks for a larger one."
+    return sentence
 
 
 def readings(
@@ -57,9 +63,7 @@ def readings(
     when = " at the end of pre-training" if block.milestones else ""  # earlier models are not tested
     outcome = "; ".join(effects) or "no difference is beyond the noise of seeds and examples"
     sentence = f"Against {base['variant']}{when}: {outcome}."
-    if level := not_beyond_noise(block, tested):
-        sentence += f" Not beyond noise: {'; '.join(level)}. In brackets: the difference that a comparison by itself would find in four "
-        sentence += "cases of five (80 % power); the correction for all comparisons of the page asks for a larger one."
+    sentence += not_beyond_noise(block, tested)
     unlike = [
         task for task in (LOSS, *block.measures)
         if any(one.task == task and not one.difference.pooled for one in tested)

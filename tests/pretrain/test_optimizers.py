@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 from torch import nn
 
 from components import optimizers, params
@@ -14,6 +15,7 @@ from components.optimizers.adamw.config import AdamW
 from components.optimizers.muon import optimizer as optimizer_of_muon
 from components.optimizers.muon.config import Muon
 from components.optimizers.muon.optimizer import orthogonal
+from components.params.models import OPTIMIZERS
 from tests.conftest import tiny_params
 
 
@@ -81,9 +83,13 @@ def test_small_matrices_are_updated_together_as_each_alone(monkeypatch, tokens):
         assert (own - alone).norm() <= 0.02 * (alone - start).norm()
 
 
-@pytest.mark.parametrize("settings", [AdamW(learning_rate=1e-2), Muon(name="muon", learning_rate=1e-2)], ids=["adamw", "muon"])
-def test_a_gradient_that_is_no_number_changes_neither_weights_nor_state(settings):
-    module, rows = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2)), torch.randn(4, 8)
+def of_name(name: str) -> params.Optimizer:
+    return TypeAdapter(params.Optimizer).validate_python({"name": name, "learning_rate": 1e-2})
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_gradient_that_is_no_number_changes_neither_weights_nor_state(name):
+    settings, module, rows = of_name(name), nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2)), torch.randn(4, 8)
     optimizer = built(settings, module, [module[0]])
     steps(optimizer, module, 2, rows)
     before = copy.deepcopy((module.state_dict(), optimizer.state_dict()["state"]))
@@ -95,10 +101,11 @@ def test_a_gradient_that_is_no_number_changes_neither_weights_nor_state(settings
     assert all(torch.equal(before[1][i][key], after[1][i][key]) for i in before[1] for key in before[1][i])
 
 
-def test_a_resumed_training_goes_on_as_if_nothing_had_been(tokens):
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_resumed_training_goes_on_as_if_nothing_had_been(name):
     """AdamW's loading looks for a step in each state: Muon's had none, and no training by it could be resumed."""
     torch.manual_seed(0)
-    rows, settings = torch.randn(4, 8), Muon(name="muon", learning_rate=1e-2)
+    rows, settings = torch.randn(4, 8), of_name(name)
     modules = [nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2))]
     modules += [copy.deepcopy(modules[0]) for _ in range(2)]
     whole, first, second = (built(settings, module, [module[0]]) for module in modules)

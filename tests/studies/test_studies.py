@@ -584,6 +584,8 @@ def test_the_reading_says_no_more_than_the_numbers():
     lines = [len(read(scores(0.72, 0.69, 0.70), flops=flops)) for flops in (0.89, 0.95, 1.09, 1.12)]
     assert lines == [2, 1, 1, 2], "beyond a tenth"
     assert read(scores(0.9))[0].startswith("One seed says nothing of the noise of training")
+    equal = compared("same", "40", "15", verdicts.of_losses([0.5, 0.5]), verdicts.of_losses([0.5, 0.5]))
+    assert readings.not_beyond_noise(CHECKED.studies["rate"], [equal]) == " Not beyond noise: same with 40.", "and no size"
 
 
 def test_bits_of_sentences_are_compared_within_one_rule(monkeypatch):

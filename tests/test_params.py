@@ -443,6 +443,15 @@ MORE = {
             "models.gpt.optimizer: warmup 0.5 and decay 0.75 of schedule wsd are more than the budget: lower one of them",
         ),
         (
+            lambda raw: raw["models"]["gpt"]["optimizer"].update(weight_decay=1e300),
+            "models.gpt.optimizer: weight_decay 1e+300 times learning_rate 0.003 is 1 or more, so that each step would "
+            "turn the sign of every weight: lower one of them",
+        ),
+        (
+            lambda raw: raw["finetune"]["recipes"]["bert"].update(weight_decay=5000, learning_rate=1e-3),
+            "finetune.recipes.bert: weight_decay 5000 times learning_rate 0.001 is 1 or more",
+        ),
+        (
             lambda raw: raw["models"]["gpt"]["optimizer"].update(warmup=1.0),
             "models.gpt.optimizer: warmup 1 leaves no steps for the decay of schedule linear: take "
                     "schedule constant, or a warmup below 1",

@@ -19,6 +19,15 @@ def check_fall(schedule: str, warmup: float) -> None:
         raise ValueError(f"warmup 1 leaves no steps for the decay of schedule {schedule}: take schedule constant, or a warmup below 1")
 
 
+def check_decay(learning_rate: float, weight_decay: float) -> None:
+    """Raise ValueError if a step would turn the sign of every weight: what is decoupled from the gradient is their product."""
+    if learning_rate * weight_decay >= 1:
+        raise ValueError(
+            f"weight_decay {weight_decay:g} times learning_rate {learning_rate:g} is 1 or more, so that each step would turn the sign of "
+            "every weight: lower one of them (weight_decay is 0.01 to 0.1 in most papers)"
+        )
+
+
 class OptimizerBlock(Block):
     """Learning rate, schedule, weight decay and clipping. Parameters of one dimension (biases, norms) are not decayed;
     T5's biases of relative positions are a matrix, and are."""
@@ -50,6 +59,7 @@ class OptimizerBlock(Block):
     @model_validator(mode="after")
     def schedule_fits(self):
         check_fall(self.schedule, self.warmup)
+        check_decay(self.learning_rate, self.weight_decay)
         if self.schedule == "inverse_sqrt" and not self.warmup:
             raise ValueError("schedule inverse_sqrt decays from the end of the warm-up: set a warmup above 0")
         if self.schedule == "wsd" and self.warmup + self.decay > 1:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, model_validator
 
 from components.core.config import Added, Block, Count, Dropout, LearningRate, Positive, Share, Size
-from components.optimizers.config import check_fall
+from components.optimizers.config import check_decay, check_fall
 
 METHODS = (
     "full", "bitfit", "adapters", "lora", "prompt", "features", "mix", "linear_probe", "sentence_probe", "cosine", "text_to_text",
@@ -154,6 +154,7 @@ class Recipe(Block):
     @model_validator(mode="after")
     def parts_fit(self):
         check_fall(self.schedule, self.warmup)
+        check_decay(self.learning_rate, self.weight_decay)
         if self.exits != sorted(set(self.exits)):
             raise ValueError(f"exits {self.exits}: list each layer once, in ascending order")
         if self.method in ("sentence_probe", "cosine") and self.vector == "pooled" and self.layer != -1:

@@ -9,7 +9,18 @@ from torch import Tensor, nn
 
 
 class LanguageModel(nn.Module, ABC):
-    """A pre-trained network. Only the objectives of its family use `forward`; all other code uses the methods below."""
+    """A pre-trained network. Only the objectives of its family use `forward`; all other code uses the methods below.
+
+    What `forward` takes and returns follows from `reads`; ids are (batch, length):
+
+    - `both_sides`: ids, lengths, segment_ids -> (batch, length, hidden)
+    - `left_to_right`: ids, and for rows of several documents positions and mask -> (batch, length, hidden)
+    - `recurrent`: ids, states -> (batch, length, hidden), states
+    - `each_direction`: ids forward, ids backward, states -> both as (batch, length, hidden), states
+    - `source_then_target`: ids, lengths, target ids -> (batch, target, hidden), from each of which that token is predicted
+    - `any_order`: ids, order, positions, documents, memory -> (batch, targets, hidden), memory
+    - `no_context`: nothing trains it
+    """
 
     stack: ClassVar[str] = "blocks"
     """Name of the list of layers, first to last."""

@@ -132,6 +132,11 @@ def opened(wait: bool = False) -> Iterator[Repo]:
             raise SesameError(
                 f"{lines[0]}, and DVC needs one: `git clone` the project in place of a copy, or `git init` here"
             ) from None
+        missing = re.search(r"Could not find '(\w+)'", str(error))
+        if missing and missing[1] in params.Params.model_fields:
+            file = params.STUDIES if missing[1] in params.OF_STUDIES else params.FILE
+            advice = f"; add `{missing[1]}: {{}}` where nothing of it is wanted"
+            raise SesameError(f"{file} has no section {missing[1]}, which {file.with_name('dvc.yaml')} reads{advice}") from None
         raise SesameError("DVC: " + " ".join(lines)) from None
 
 

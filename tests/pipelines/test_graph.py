@@ -78,6 +78,10 @@ def test_unknown_target_names_close_ones(inside):
         ("  a: {cmd: x, deps: [b], outs: [c]}\n  b: {cmd: x, deps: [c], outs: [b]}", "both a dependency and an output"),
         ("  a: {cmd: x, outs: [c]}\n  b: {cmd: x, outs: [c]}", "output 'c' is specified in"),
         ("  a: {cmd: 'x ${nothing}'}", "nothing"),
+        (
+            "  a: {foreach: '${tickets}', do: {cmd: x}}",
+            "studies/params.yaml has no section tickets, which studies/dvc.yaml reads; add `tickets: {}` where nothing of it is wanted",
+        ),
         ("  a: {cmd: x, outs: [c], meta: {timeout: soon}}", "dvc.yaml, stage a: meta.timeout: "),
         ("  a: {cmd: x, outs: [c], meta: {retry: 2}}", "dvc.yaml, stage a: meta.retry: "),
         ("  {}", "no stages"),

@@ -21,7 +21,16 @@ from components.core.config import (
 from components.params.sources import Source
 
 
-class TextReader(Block):
+class ReaderBlock(Block):
+    """How the documents of a part of a corpus are found in its files."""
+
+    @property
+    def module(self) -> str:
+        """Of `components.text.corpora.readers`: the class's name without `Reader`, since a reader may have several formats."""
+        return type(self).__name__.removesuffix("Reader").lower()
+
+
+class TextReader(ReaderBlock):
     """Running text. A document is a whole file, a paragraph group between blank lines, or a line."""
 
     format: Literal["text"]
@@ -41,7 +50,7 @@ class TextReader(Block):
         return self
 
 
-class TableReader(Block):
+class TableReader(ReaderBlock):
     """Rows of a TSV, CSV, JSONL or parquet file; one column is the text, one row a document."""
 
     format: Literal["tsv", "csv", "jsonl", "parquet"]
@@ -66,7 +75,7 @@ class TableReader(Block):
         return self
 
 
-class ParallelReader(Block):
+class ParallelReader(ReaderBlock):
     """Two files, line by line each other's translations: a document is a line and its translation, a segment each. A masked LM over both
     with `inputs: doc_sentences` is translation language modelling (Conneau and Lample 2019, section 3.3)."""
 

@@ -2,22 +2,17 @@
 
 from collections.abc import Iterator
 
-from components.params import Params, Reader
+from components.params import Params
 from components.stages.declaration import Entry, Inputs, Stage
 from components.stages.parts import encoding_modules, source_modules, tokenizer_modules
 
 
 def corpora(p: Params) -> Iterator[Entry]:
     for name, corpus in p.corpora.items():
-        formats = sorted({_reader(part.reader) for part in corpus.parts})
-        readers = tuple(f"components.text.corpora.readers.{kind}" for kind in formats)
+        readers = tuple(sorted({f"components.text.corpora.readers.{part.reader.module}" for part in corpus.parts}))
         shards = ("components.text.corpora.shards", "components.text.sources.portion") if corpus.shards else ()
         modules = ("components.text.corpora.__main__", *readers, *source_modules(corpus), *shards)
         yield Entry("corpus", name, modules, {"seed": p.seed, **corpus.settings()})
-
-
-def _reader(reader: Reader) -> str:
-    return reader.format if reader.format in ("text", "parallel") else "table"
 
 
 def mixes(p: Params) -> Iterator[Entry]:

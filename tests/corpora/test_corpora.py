@@ -16,8 +16,10 @@ import pytest
 from components.core import storage
 from components.core.errors import SesameError
 from components.params import Cleaning, Corpus, CorpusPart, Mix, Params, Reader, Splits, Task, TaskSplit, check
+from components.params.text import ParallelReader, TableReader, TextReader
 from components.stages import stage
 from components.text import corpora
+from components.text import stages as text_stages
 from components.text.corpora import __main__ as corpus_stage
 from components.text.corpora import cleaning, mix, readers, writer
 from components.text.corpora.sentences import SENTENCE_END, WIDE_END, sentences
@@ -508,3 +510,20 @@ def test_stages_run_as_commands(project, monkeypatch, capfd):
     with pytest.raises(SystemExit, match="2"):
         stage.main("corpus", corpus_stage.body, "corpora")
     assert "params.yaml" in capfd.readouterr().err
+
+
+def test_a_corpus_depends_on_the_module_of_its_reader():
+    """Of each kind, and of one that is added: after an edit of its code the text is read again."""
+
+    class DialogueReader(TextReader):
+        """A kind that somebody adds."""
+
+    checked = check(tiny_params())
+    for reader, module in (
+        (TextReader(format="text"), "text"), (TableReader(format="csv", column=0), "table"),
+        (ParallelReader(format="parallel"), "parallel"), (DialogueReader(format="text"), "dialogue"),
+    ):  # fmt: skip
+        part = checked.corpora["base"].parts[0].model_copy(update={"reader": reader})
+        one = checked.model_copy(update={"corpora": {"base": checked.corpora["base"].model_copy(update={"parts": [part]})}})
+        [entry] = text_stages.corpora(one)
+        assert f"components.text.corpora.readers.{module}" in entry.modules

@@ -2,7 +2,7 @@
 
 A method is a module built from (model, tokenizer, recipe, kind of task, whether it is a pair); its parameters that require
 gradients are trained. `inputs` computes once, from encoded texts, what `forward` needs. To add a method, write a file with such a
-module as `Method`, and add its name to `METHODS` of `components.params.tasks`. `full` is the base of methods that run the model in
+module as `Method`, and add its name to `METHODS` of `components.params.recipes`. `full` is the base of methods that run the model in
 every step, `frozen` of those that run it once. A method that trains some weights calls `freeze()` after `Full.__init__` and then unfreezes
 these; `model.depth(name)` of `components.models.contract` returns the layer of a parameter. Its settings are fields of `Recipe`
 with defaults. A method that needs another kind of task has it as `TaskKind`, built from (task, recipe, name of the task).

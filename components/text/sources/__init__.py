@@ -5,7 +5,8 @@ its tables, and `text.lines(file)` the lines of one file. A source only provides
 interpret them. Nothing fetched is ever installed or executed.
 
 One more kind of source is one new file `<kind>.py` with `open_files(source) -> Iterator[SourceFile]` (or, where there
-are rows and no files, `open_rows(source) -> Iterator[(place, row)]`), and its block in `components/params`.
+are rows and no files, `open_rows(source) -> Iterator[(place, row)]`), and its block in
+`components/params/sources.py`, a member of `Source` there.
 """
 
 from collections.abc import Iterator

@@ -111,7 +111,16 @@ MORE = {
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda raw: raw["models"]["bert"].update(learning_rat=1), "models.bert.learning_rat: unknown key (did you mean learning_rate?)"),
+        (
+            lambda raw: raw["models"]["bert"].update(learning_rat=1),
+            "models.bert.learning_rat: unknown key (did you mean optimizer.learning_rate?)",
+        ),
+        (lambda raw: raw["models"]["bert"].update(budget={"seconds": 60}), "models.bert.budget.seconds: unknown key (there are: flops, "),
+        (lambda raw: raw["models"]["bert"].update(budget={"token": 60}), "models.bert.budget.token: unknown key (did you mean tokens?)"),
+        (
+            lambda raw: raw["studies"]["rate"].update(learning_rates={"factors": [0.5, 0.5000001], "seed": 9}),
+            "studies.rate.learning_rates: factors: two of [0.5, 0.5000001] are 0.5 when written with six digits; list one of them",
+        ),
         (
             lambda raw: raw["models"]["bert"]["architecture"].update(num_heads=3),
             "models.bert.architecture: hidden_size 16 is not divisible by num_heads 3",
@@ -143,6 +152,10 @@ MORE = {
         (
             lambda raw: raw["alignments"]["again"]["dictionary"].update(kind="file"),
             "alignments.again.dictionary: no kind 'file' (there are: wordnet, identical, pairs, parallel)",
+        ),
+        (
+            lambda raw: raw["alignments"]["again"].update(source=raw["alignments"]["again"]["target"]),
+            "alignments.again: source and target are the same space; name two different ones",
         ),
         (
             lambda raw: raw["alignments"]["again"].update(methods=["xing"]),

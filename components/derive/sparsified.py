@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from components import params
+from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.derive import smaller
 from components.models import sparse, store
@@ -18,11 +19,16 @@ def derive(all_params: params.Params, name: str, folder: Path, run: Run) -> dict
     block = all_params.derived[name]
     start, architecture = Path("data/models", block.start), smaller.architecture(all_params, name)
     model, tokens = store.load(start)
-    matrices = sparse.matrices(model)
+    matrices, before = sparse.matrices(model), sparse.sparsity(model)
     for group in [matrices] if block.by.scope == "global" else [[matrix] for matrix in matrices]:
         to_zero(group, block.by.sparsity)
+    after = sparse.sparsity(model)
+    print(f"{after:.1%} of the weights of the layers' matrices are zero, {before:.1%} were", flush=True)
+    if after in (before, 1):
+        effect = "all weights are zero; lower it" if after == 1 else f"no more weights are zero than in {block.start}; raise it"
+        raise SesameError(f"derived.{name}: with sparsity {block.by.sparsity:g} {effect}")
     step = {"by": "sparsified", "on": block.start, "sparsity": block.by.sparsity, "scope": block.by.scope}
-    return smaller.write(folder, model, architecture, tokens, start, step) | {"sparsity": sparse.sparsity(model)}
+    return smaller.write(folder, model, architecture, tokens, start, step) | {"sparsity": after}
 
 
 @torch.no_grad()

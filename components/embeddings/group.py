@@ -68,6 +68,8 @@ def read(groups: params.Groups) -> Documents:
     """Read and count both texts. Raises SesameError where their documents have fewer divisions than permutations are wanted."""
     sets = [_documents(name, groups.max_words) for name in (groups.first, groups.second)]
     sizes = [len(documents) for documents in sets]
+    if not all(sizes) and groups.max_words is not None:
+        raise SesameError(f"max_words {groups.max_words:,} leaves {sizes[0]} and {sizes[1]} documents of the two texts; raise it")
     if (ways := comb(sum(sizes), sizes[0]) - 1) < groups.permutations:
         raise SesameError(
             f"{groups.first} has {sizes[0]} documents in its training text and {groups.second} {sizes[1]}: there are {ways} other ways to "

@@ -13,7 +13,6 @@ from components.core.config import (
     Once,
     Refers,
     Share,
-    Size,
     Threads,
     VectorsName,
 )
@@ -194,6 +193,12 @@ class Alignment(Block):
     """More are faster, and the last digits of sums depend on their number."""
 
     @model_validator(mode="after")
+    def two_spaces(self):
+        if self.source == self.target:
+            raise ValueError("source and target are the same space; name two different ones")
+        return self
+
+    @model_validator(mode="after")
     def names_differ(self):
         for place, methods in (("methods", self.methods), ("curve.methods", self.curve.methods if self.curve else [])):
             names = [method.name for method in methods]
@@ -227,6 +232,8 @@ class Shift(Block):
     def something_is_known(self):
         if not self.towards + self.away:
             raise ValueError("no words; name words that it moves towards, or away from")
+        if both := next((word for word in self.towards if word in self.away), None):
+            raise ValueError(f"{both!r} is in towards and in away; leave one out")
         return self
 
 
@@ -241,7 +248,7 @@ class History(Block):
     """Words of both periods that a rotation is learned from, the most frequent of the earlier one."""
     min_count: Count = 50
     """Times a word must occur in every period to be listed."""
-    words: list[str] = []
+    words: Annotated[list[Annotated[str, Field(min_length=1)]], Once] = []
     """Drawn in the picture, each with its neighbours then and now."""
     known: dict[str, Shift] = {}
     """Word -> its shift: whether the spaces show it."""
@@ -250,6 +257,9 @@ class History(Block):
     def periods_differ(self):
         if len(set(self.periods)) < len(self.periods):
             raise ValueError("periods: one is listed twice; list each once")
+        for word, shift in self.known.items():
+            if word in shift.towards + shift.away:
+                raise ValueError(f"known.{word}: it moves towards or away from itself; name other words")
         return self
 
 
@@ -267,7 +277,7 @@ class Groups(Block):
     """A corpus or a mix, to be compared with the first."""
     max_words: Count | None = None
     """The number of words of either text, in whole documents drawn at random; the others are left out."""
-    window: Size = 5
+    window: Annotated[int, Field(ge=1, le=1000)] = 5
     """Words to each side that count as context."""
     max_vocabulary: Count = 10_000
     """Most frequent words, which are the contexts."""

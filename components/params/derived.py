@@ -13,7 +13,6 @@ from components.core.config import (
     ModelName,
     Name,
     Once,
-    Positive,
     Refers,
     TaskName,
 )
@@ -22,6 +21,9 @@ from components.params.models import Training
 from components.params.recipes import Recipe
 from components.params.smaller import Pruned, Sparsified, Truncated, layer_groups
 from components.params.ways import Way, check_shrinkable, with_changes
+
+Weight = Annotated[float, Field(ge=0, le=1e6)]
+"""Of a term of the loss, within the range of 32-bit numbers."""
 
 
 class OnTasks(Way):
@@ -112,19 +114,19 @@ class Distilled(Training, Way):
     layers: Literal["spread", "random"] | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = "spread"
     """The teacher's layers that the student starts from, the first is 0: evenly spread (as published), or these.
     Weights of another shape are drawn at random, and with `random` all are."""
-    temperature: Positive = 2.0
+    temperature: Annotated[float, Field(ge=0.01, le=1000)] = 2.0
     """The temperature of both distributions where they are compared."""
-    soft_weight: Annotated[float, Field(ge=0)] = 5.0
+    soft_weight: Weight = 5.0
     """The weight of the cross-entropy with the teacher's distribution (DistilBERT's code: 5)."""
-    hard_weight: Annotated[float, Field(ge=0)] = 2.0
+    hard_weight: Weight = 2.0
     """The weight of the objective's own loss (DistilBERT's code: 2)."""
-    cosine_weight: Annotated[float, Field(ge=0)] = 1.0
+    cosine_weight: Weight = 1.0
     """The weight of the cosine loss of the hidden states. Each loss is a mean over its targets."""
-    layer_weight: Annotated[float, Field(ge=0), Added(neutral=0.0)] = 0.0
+    layer_weight: Annotated[Weight, Added(neutral=0.0)] = 0.0
     """The weight of the squared distance of each layer's states to those of the corresponding layer of the teacher
     (TinyBERT, Jiao et al. 2020, equation 8, without its projection), a mean over tokens and width, added up over the
     layers."""
-    relation_weight: Annotated[float, Field(ge=0), Added(neutral=0.0)] = 0.0
+    relation_weight: Annotated[Weight, Added(neutral=0.0)] = 0.0
     """The weight of the divergence of the relations between tokens by their queries, by their keys and by their values,
     in the student's last layer and one of the teacher's (MiniLM 2, Wang et al. 2021, equations 4 to 7), a mean over
     tokens and heads, added up over the three. The widths may differ."""
@@ -138,7 +140,7 @@ class Distilled(Training, Way):
     def something_is_taught(self):
         if self.objective.name not in TAUGHT:
             raise ValueError(
-                f"objective {self.objective.name} predicts no tokens, as distillation needs; take {' or '.join(TAUGHT)}"
+                f"objective {self.objective.name}: distillation is made for {' and '.join(TAUGHT)} alone; take one of them"
             )
         if not any(getattr(self, key) for key in TEACHES):
             raise ValueError(f"nothing is learned from the teacher: give {', '.join(TEACHES[:-1])} or {TEACHES[-1]}")

@@ -49,6 +49,8 @@ class Point(Block):
         for name in ("teacher_weight", "teacher_temperature"):
             if self.teacher is None and self.differs(name):
                 raise ValueError(f"{name} has no effect: teacher is not set; set it, or leave {name} out")
+        if self.teacher is not None and not self.teacher_weight:
+            raise ValueError("teacher has no effect: teacher_weight is 0; raise it, or leave teacher out")
         return self
 
 
@@ -62,7 +64,7 @@ class Efficiency(Block):
     """The baseline: the point that the others are compared with."""
     recipe: Recipe | None = None
     """The recipe of all points."""
-    thresholds: Annotated[list[Threshold], Field(min_length=1)] = [0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    thresholds: Annotated[list[Threshold], Field(min_length=1), Once] = [0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
     """`early_exit`: how likely an answer must be for the rest of the layers to be left out; 1: none is."""
     examples: Count = 200
     """The number of examples on which time is measured, one at a time and 32 together."""
@@ -96,6 +98,9 @@ class Efficiency(Block):
         if all(self.method(name) != "early_exit" for name in self.points):
             self.refuse_idle(["thresholds"], "no point has method early_exit")
         for name, point in self.points.items():
+            same = next(other for other in self.points if self.points[other] == point)
+            if same != name:
+                raise ValueError(f"points: {same} and {name} are the same; leave one out")
             try:
                 recipe = self.tuned(name)
             except ValidationError as error:

@@ -1,19 +1,21 @@
 """Messages about mistakes in a params file, one line for each."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from components.core.config import all_blocks
+from components.core.config import Block, all_blocks
 from components.params.models import ARCHITECTURES, OBJECTIVES, OPTIMIZERS
 
 NAMES = {*ARCHITECTURES, *OBJECTIVES, *OPTIMIZERS}
 """Which pydantic puts into the path of a mistake, and the file has not."""
 
+FEW = 8
+"""Keys of a block that a message lists."""
 
 OF_UNION = re.compile(r"(constrained|function)-[\w-]+|(dict|list|tuple|nullable)\[.*\]")
 """What pydantic calls a type of several."""
@@ -45,7 +47,8 @@ def where(location: tuple, raw: Any) -> str:
 def message(problem: Mapping[str, Any]) -> str:
     """Pydantic's message about a mistake, in our words."""
     if problem["type"] == "extra_forbidden":
-        return f"unknown key{_meant(str(problem['loc'][-1]))}"
+        *above, key = problem["loc"]
+        return f"unknown key{_meant(str(key), _blocks_at(above))}"
     if problem["type"] == "missing":
         return "missing"
     if problem["type"] == "union_tag_invalid":
@@ -72,13 +75,35 @@ def message(problem: Mapping[str, Any]) -> str:
     return message
 
 
-def _meant(key: str) -> str:
-    """What an unknown key was perhaps to be: that of another block, or one that is written alike."""
-    known = {key for kind in all_blocks().values() for key in kind.model_fields}
+def _blocks_at(above: Sequence[Any]) -> list[type[Block]]:
+    """All blocks that may stand at a place, as far as its path tells: those under its last key that names a field."""
+    for name in reversed(above):
+        of_name = [kind.model_fields[name].annotation for kind in all_blocks().values() if name in kind.model_fields]
+        if blocks := [block for annotation in of_name for block in _blocks_in(annotation)]:
+            return blocks
+    return []
+
+
+def _blocks_in(annotation: Any) -> Iterator[type[Block]]:
+    """Every block that a type names, however deep in unions, lists and dictionaries."""
+    if isinstance(annotation, type) and issubclass(annotation, Block):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _blocks_in(part)
+
+
+def _meant(key: str, blocks: Sequence[type[Block]]) -> str:
+    """What an unknown key of one of these blocks was perhaps to be: a key that is written alike, of the block, of a block in it, or
+    of any; else which there are."""
+    fields = {name: field.annotation for block in blocks for name, field in block.model_fields.items()}
+    inside = {name: f"{field}.{name}" for field, kind in fields.items() for block in _blocks_in(kind) for name in block.model_fields}
+    known = {name: name for kind in all_blocks().values() for name in kind.model_fields}
+    for names in (dict(zip(fields, fields, strict=True)), inside, {} if fields else known):
+        if close := get_close_matches(key, sorted(names), n=1, cutoff=0.75):
+            return f" (did you mean {names[close[0]]}?)"
     if key in known:
         return " here; it belongs to another block"
-    close = get_close_matches(key, sorted(known), n=1, cutoff=0.75)
-    return f" (did you mean {close[0]}?)" if close else ""
+    return f" (there are: {', '.join(sorted(fields))})" if 0 < len(fields) <= FEW else ""
 
 
 def plain(problem: str) -> str:

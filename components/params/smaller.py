@@ -37,6 +37,8 @@ class Truncated(Way):
                 f"layers: layer {self.kept[-1]} does not exist; the model has {start.num_layers} layers, "
                 f"0 to {start.num_layers - 1}"
             )
+        if len(self.kept) == start.num_layers:
+            raise ValueError(f"layers: these are all {start.num_layers} layers of the model, and nothing is left out; give fewer")
         return with_changes(start, {"num_layers": len(self.kept)} | layer_groups(start, self.kept))
 
 

@@ -122,8 +122,8 @@ class SyntheticSource(Block):
     """`integrals`: derivatives and what they are of, in prefix notation (Lample and Charton 2020). `programs`: lists
     before and after, and the functions that were run on them (Balog et al. 2017). `counts`: numbers of words and vowels,
     and a sentence with these. `shapes`: pictures of coloured shapes, a word for each pixel, and captions."""
-    pairs: Count
-    """Problems made."""
+    pairs: Annotated[int, Field(ge=1, le=10**7)]
+    """Problems made, which are held in memory."""
     operators: Annotated[int, Field(ge=1, le=10)] = 4
     """In a solution, at most: operators of a function, functions of a program, noun phrases behind the verb, shapes of a picture."""
     part: Literal["training", "held_out", "new_combinations"] = "training"

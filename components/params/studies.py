@@ -132,6 +132,13 @@ class LearningRates(Block):
     seed: Seed
     """The seed of these trainings. None of the study's: the chosen rate would be one that suits a seed that is compared."""
 
+    @model_validator(mode="after")
+    def trials_have_names_of_their_own(self):
+        shown = [f"{factor:g}" for factor in self.factors]
+        if twice := next((name for name in shown if shown.count(name) > 1), None):
+            raise ValueError(f"factors: two of {self.factors} are {twice} when written with six digits; list one of them")
+        return self
+
 
 class Study(Block):
     """A study: variants of a model on the same data, tasks, seeds and budget. `sesame study NAME` runs it."""

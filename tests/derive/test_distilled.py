@@ -233,9 +233,9 @@ def test_a_save_is_of_one_teacher(project, tokens):
 
 
 @pytest.mark.parametrize(("architecture", "changes", "said"), [
-    (ENCODER, {"objective": {"name": "electra"}}, "objective electra predicts no tokens, as distillation needs; "
-            "take mlm "
-            "or clm"),
+    (ENCODER, {"objective": {"name": "electra"}}, "objective electra: distillation is made for mlm and clm alone"),
+    (ENCODER, {"temperature": 1e20}, "derived.less.by.temperature: Input should be less than or equal to 1000"),
+    (ENCODER, {"soft_weight": 1e30}, "derived.less.by.soft_weight: Input should be less than or equal to 1000000"),
     (ENCODER, {"soft_weight": 0, "cosine_weight": 0}, "nothing is learned from the teacher"),
     (ENCODER, {"soft_weight": 0, "temperature": 8}, "temperature has no effect: soft_weight is 0"),
     (ENCODER, {"relation_heads": 2}, "relation_heads has no effect: relation_weight is not set"),

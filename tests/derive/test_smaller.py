@@ -212,6 +212,15 @@ def test_the_smallest_weights_are_zero_and_no_others(project, tokens, architectu
     assert sparse.is_sparse(lineage) and not sparse.is_sparse(lineage[:-1]) and lineage[-1]["sparsity"] == 0.6
 
 
+@pytest.mark.parametrize(
+    ("sparsity", "said"), [(1e-9, "no more weights are zero than in bert; raise it"), (0.9999999, "all weights are zero; lower it")]
+)
+def test_a_share_that_comes_to_nothing_or_to_all_is_refused(project, tokens, sparsity, said):
+    saved(tokens, ENCODER)
+    with pytest.raises(SesameError, match=f"derived.less: with sparsity {sparsity:g} {said}"):
+        made(sparsified, ENCODER, {"name": "sparsified", "sparsity": sparsity})
+
+
 @pytest.mark.parametrize("architecture", [ENCODER, ALBERT])
 @pytest.mark.parametrize("optimizer", [
     lambda own: torch.optim.AdamW(own, 0.01, weight_decay=0.1, fused=True), lambda own: torch.optim.SGD(own, 0.1, momentum=0.9),
@@ -280,6 +289,7 @@ def test_tuning_a_sparse_model_leaves_its_zeros(project, tokens):
     ({"name": "truncated", "layers": 5}, None, "derived.less.by: layers: layer 4 does not exist; the model has 4 "
             "layers, "
             "0 to 3"),
+    ({"name": "truncated", "layers": 4}, None, "derived.less.by: layers: these are all 4 layers of the model, and nothing is left out"),
     ({"name": "truncated", "layers": [0, 9]}, None, "layer 9 does not exist"),
     ({"name": "truncated", "layers": []}, None, "at least 1 item"),
     ({"name": "truncated", "layers": [2, 0]}, None, r"layers \[2, 0\]: list each layer once"),

@@ -118,6 +118,12 @@ def test_nobody_on_the_front_is_beaten():
     [
         ({"base": "hole"}, "base: 'hole' is not a point (there are: whole, taught"),
         ({"thresholds": [0.5, 1.2]}, "efficiency.thresholds[1]: "),
+        ({"thresholds": [0.5, 0.9, 0.5]}, "efficiency.thresholds: 0.5 is listed twice"),
+        ({"points": POINTS | {"again": {"model": "bert"}}}, "points: whole and again are the same; leave one out"),
+        (
+            {"points": POINTS | {"more": {"model": "bert", "teacher": "whole", "teacher_weight": 0}}},
+            "teacher has no effect: teacher_weight is 0",
+        ),
         ({"thresholds": [0.0]}, "efficiency.thresholds[0]: "),
         ({"points": {"whole": {"model": "bert"}}}, "thresholds has no effect: no point has method early_exit"),
         ({"points": POINTS | {"taught": {"model": "bert", "teacher": "hole"}}}, "points.taught.teacher: 'hole' is "

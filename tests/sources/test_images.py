@@ -98,12 +98,16 @@ def test_what_is_no_image_of_8_bits_is_a_line(tmp_path):
     (tmp_path / "a.png").write_text("no image")
     with pytest.raises(SesameError, match=r"a\.png: no image of a format that Pillow reads; leave it out"):
         list(open_rows(source(tmp_path / "a.png")))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.png", b"")
+    with pytest.raises(SesameError, match=r"a\.zip: an archive; name the images in it, e\.g\. members: \['\*\.png'"):
+        list(open_rows(source(tmp_path / "a.zip")))
     Image.fromarray(np.full((4, 4), 30_000, np.uint16)).save(tmp_path / "b.png")
     with pytest.raises(SesameError, match=r"b\.png: more than 8 bits a pixel \(I;16.*\); save it with 8"):
         list(open_rows(source(tmp_path / "b.png")))
     whole = saved([[0] * 64] * 64, tmp_path / "c.png").read_bytes()
     (tmp_path / "c.png").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(SesameError, match=r"c\.png: a damaged image, or one that is too large: "):
+    with pytest.raises(SesameError, match=r"c\.png: a damaged image, or too large: "):
         list(open_rows(source(tmp_path / "c.png")))
 
 

@@ -53,7 +53,7 @@ def drawn(
     if len(pool) < test + SPARE:
         raise SesameError(
             f"of {len(candidates)} words of the source vocabulary with a translation, {len(pool)} are taken "
-            f"(train {train}, test {test}): {SPARE} must be left to learn from"
+            f"(train {train}, test {test}): {SPARE} must be left to learn from; lower test, or raise max_vocabulary"
         )
     held_out = random.Random(seed).sample(pool, test)
     held, there = set(held_out), set(target)

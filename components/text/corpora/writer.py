@@ -69,7 +69,7 @@ def check(name: str, documents: dict[str, int], splits: params.Splits, dropped: 
             raise SesameError(
                 f"corpora.{name}: no document of {total} fell into {split} "
                 f"(splits are by document: valid {splits.valid}, test {splits.test}); "
-                "set larger shares in its `splits`, or read smaller documents (`document: blank_line` or `line`)"
+                "set larger shares in its `splits`, read more, or read smaller documents (`document: blank_line` or `line` of format text)"
             )
 
 

@@ -52,9 +52,11 @@ def _colours(file: SourceFile, source: params.ImagesSource) -> np.ndarray:
             small = image.convert("L" if channels == 1 else "RGB").resize((source.side, source.side), Image.Resampling.BOX)
             values = np.asarray(small, dtype=np.int64).reshape(-1, channels)
     except UnidentifiedImageError:
+        if file.name.endswith((".zip", ".tar", ".tar.gz", ".tgz")):
+            raise SesameError(f"{file.name}: an archive; name the images in it, e.g. members: ['*.png', '*/*.png']") from None
         raise SesameError(f"{file.name}: no image of a format that Pillow reads; leave it out of the source's paths or members") from None
     except (Image.DecompressionBombError, OSError, ValueError, SyntaxError) as error:
-        raise SesameError(f"{file.name}: a damaged image, or one that is too large: {one_line(error)}") from None
+        raise SesameError(f"{file.name}: a damaged image, or too large: {one_line(error)}; leave it out, or save it anew") from None
     levels = values * source.levels // 256
     return levels @ source.levels ** np.arange(channels)[::-1]
 

@@ -14,6 +14,7 @@ from components.report.markdown import REPORT, RESULTS, find, interval, rows, sp
 from components.report.readme_results import (
     attention,
     babylm,
+    captions,
     diagnostics,
     digits,
     probes,
@@ -196,7 +197,8 @@ TABLES = {
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
     "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes,
     "sentence_probes": sentence_probes, "attention": attention, "rates": rates, "warmup": warmup,
-    "attention_cost": attention_cost, "babylm": babylm, "digits": digits, "recipe_trials": recipe_trials, "ranking": ranking,
+    "attention_cost": attention_cost, "babylm": babylm, "digits": digits, "captions": captions,
+    "recipe_trials": recipe_trials, "ranking": ranking,
 }  # fmt: skip
 
 

@@ -25,6 +25,18 @@ def digits() -> str:
     return table(["", "pre-trained", "random weights", "no model"], body)
 
 
+def captions() -> str:
+    """True captions of pictures of shapes, of known combinations and of new ones, by the number of shapes."""
+    by_part: dict[str, dict[str, dict[str, str]]] = {}
+    for row in rows("captions", RESULTS):
+        by_part.setdefault(row["pictures"], {})[row["shapes"]] = row
+    body = [
+        [part, of["all"]["bleu"], *(f"{float(of[count]['solved']):.3f}" for count in ("all", "1", "2", "3"))]
+        for part, of in by_part.items()
+    ]  # fmt: skip
+    return table(["pictures", "BLEU", "true", "of one shape", "of two", "of three"], body)
+
+
 def babylm() -> str:
     """BabyLM's small track: our models, what counts of words give, and published systems; the share of right pairs in percent."""
     if not (RESULTS / "babylm.csv").exists():

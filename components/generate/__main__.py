@@ -106,8 +106,14 @@ def parallel(block: params.Generation, writer: writing.Writer, trained: Trained)
     """Sentences with their translations, from the files of the block."""
     if not writer.reads_source:
         raise SesameError(f"{block.model} continues a text and has no source: inputs of kind parallel are for an encoder-decoder")
-    both = list(islice(translations(block.inputs.source.shown, block.inputs.source), block.most))
-    pairs = [(target, source) if block.inputs.reverse else (source, target) for source, target in both]
+    lines = translations(block.inputs.source.shown, block.inputs.source)
+    both = list(islice(lines, block.most))
+    for _ in lines:  # to the end, where the numbers of lines are compared
+        pass
+    known = [(source, target) for source, target in both if source.strip() and target.strip()]
+    if len(known) < len(both):
+        print(f"{len(both) - len(known):,} of {len(both):,} pairs are left out: a side is empty", flush=True)
+    pairs = [(target, source) if block.inputs.reverse else (source, target) for source, target in known]
     texts, references = [source for source, _ in pairs], [target for _, target in pairs]
     return Inputs([writer.source(text) for text in texts], texts, references, writer.tokens.encode(references))
 

@@ -365,6 +365,16 @@ def test_what_can_not_be_is_one_line(translated, tokens):
         YAML().dump(raw, file)
     done = run_stage("components.generate", "reversed")
     assert done.returncode == 2 and "test.en has 20 lines and raw/test.back 1: not each other's translations" in done.stderr
+    lines = Path("raw/test.en").read_text().splitlines()
+    Path("raw/test.back").write_text("".join(f"{line}\n" for line in lines[1:]))  # the first is gone: each has another's translation
+    raw["generations"]["reversed"]["most"] = 5
+    with open("params.yaml", "w") as file:
+        YAML().dump(raw, file)
+    done = run_stage("components.generate", "reversed")
+    assert done.returncode == 2 and "test.en has 20 lines and raw/test.back 19: not each other's translations" in done.stderr
+    Path("raw/test.back").write_text("".join("\n" if number in (1, 3) else f"{line}\n" for number, line in enumerate(lines)))
+    done = run_stage("components.generate", "reversed")
+    assert done.returncode == 0 and "2 of 5 pairs are left out: a side is empty" in done.stdout, done.stderr
     raw["generations"]["reversed"]["model"] = "nobody"
     with pytest.raises(SesameError, match=r"generations\.reversed\.model: no 'nobody' in models or checkpoints or derived"):
         params.check(raw)

@@ -245,10 +245,17 @@ def prepare(folder: Path, block: TreebankEvaluation) -> dict:
     """
     known = {word for document in corpora.read(Path("data/corpora", block.corpus), "train") for line in document for word in tokens(line)}
     figures: dict[str, int] = {}
+    of_train: set[tuple[str, ...]] = set()
     for split, treebank, count in (("train", block.train, block.train_words), ("test", block.test, block.test_words)):
         chosen = drawn([*read(sources.open_files(treebank.source), treebank.columns)], count)
         if not chosen:
             raise SesameError(f"{treebank.source.shown}: no sentences")
+        if split == "test" and (seen := sum(tuple(sentence.words) in of_train for sentence in chosen)):
+            print(f"{seen:,} of {len(chosen):,} test sentences are left out: train has them, too", flush=True)
+            chosen = [sentence for sentence in chosen if tuple(sentence.words) not in of_train]
+            if not chosen:
+                raise SesameError(f"{treebank.source.shown}: all test sentences are among those of train; name other files")
+        of_train |= {tuple(sentence.words) for sentence in chosen}
         write(folder / f"{split}.jsonl", chosen)
         figures |= {f"{split}_sentences": len(chosen), f"{split}_words": sum(len(sentence.words) for sentence in chosen)}
     in_corpus = sum(word.lower() in known for sentence in chosen for word in sentence.words)

@@ -14,6 +14,7 @@ from components.core.config import MODELS
 from components.models.common.config import ArchitectureBlock
 from components.params.derived import Derived
 from components.params.evaluations import Evaluation
+from components.params.generation import Generation
 from components.params.messages import first
 from components.params.models import Model, Objective, Training
 from components.params.recipes import ATTACHED, IN_WORDS, ONE_LAYER, Recipe
@@ -66,6 +67,22 @@ def recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe:
         )
 
 
+def _generation_fits(p: Params, place: str, generation: Generation) -> None:
+    """Raises ValueError where a model can't write what is asked, before it is trained for that."""
+    architecture, inputs = p.architecture(generation.model), generation.inputs
+    if architecture is None:  # a checkpoint's files say it, or a wrong name, which is reported by `references`
+        return
+    if architecture.reads not in GENERATE or getattr(architecture, "backward", False):
+        raise ValueError(f"{place}.model: {generation.model} does not write from left to right (it reads {architecture.reads})")
+    if inputs.kind == "parallel" and architecture.reads != "source_then_target":
+        raise ValueError(f"{place}.inputs: {generation.model} goes on with a text and has no source; take kind: beginnings")
+    if inputs.kind == "beginnings" and inputs.tokens >= architecture.max_length:
+        raise ValueError(
+            f"{place}.inputs.tokens {inputs.tokens}: {generation.model} reads {architecture.max_length} "
+            "and has no room to go on; give fewer"
+        )
+
+
 def _task_fits(place: str, name: str, task: Task, recipe: Recipe) -> None:
     """Raises ValueError where the recipe at `place` does not suit a task."""
     if recipe.method in IN_WORDS and task.kind not in (able := IN_WORDS[recipe.method]):
@@ -98,6 +115,8 @@ def check(p: Params) -> None:
         if architecture := use.model and p.architecture(use.model):
             section = next(section for section in MODELS if use.model in getattr(p, section))
             recipe_fits(use.place, f"{section}.{use.model}", architecture, use.recipe)
+    for name, generation in p.generations.items():
+        _generation_fits(p, f"generations.{name}", generation)
     _tasks_fit(p, uses)
     _seeds_are_independent(p)
     for name, evaluation in p.evaluations.items():

@@ -89,6 +89,8 @@ class TaskTable(Block):
             self.refuse_idle(["label_names"], "thresholds make the labels out of numbers")
         if self.group is not None and self.group_rows is not None:
             raise ValueError("give either group or group_rows")
+        if self.group is not None and self.group == self.label:
+            raise ValueError(f"group and label are both column {self.group!r}; a group is that of the question, not of the answer")
         if self.max_fields is not None and self.max_fields < (self.fields or 1):
             raise ValueError(f"max_fields {self.max_fields} is less than fields {self.fields}")
         columns = [("text_a", self.text_a), ("text_b", self.text_b), ("label", self.label)]

@@ -3,10 +3,12 @@
 Modules that are slow to import are imported inside the commands that use them.
 """
 
+import subprocess
 from typing import Annotated
 
 import typer
 
+from components.core import storage
 from components.core.errors import SesameError
 from pipelines.cli.build import while_prefect_lives
 from pipelines.cli.command import MOST, group
@@ -135,11 +137,22 @@ def profile(
     ] = None,
 ) -> None:
     """Add a set of tasks to params.yaml: GLUE, SuperGLUE or others, from the hub or from local files."""
+    from components.params.reading import FILE
     from pipelines import profiles, terminal
 
     if name is None:
         terminal.table(["profile", ""], [list(row) for row in profiles.listed().items()])
         return
+    before = FILE.read_bytes()
+    committed = not subprocess.run(["git", "diff", "--quiet", "HEAD", "--", FILE], capture_output=True).returncode
     for change in profiles.merge(name, data):
         terminal.say(change)
-    terminal.say("undo with `git checkout params.yaml`; `sesame plan` lists the stages to run")
+    if FILE.read_bytes() == before:
+        return
+    undo = f"git checkout {FILE}"
+    if not committed:  # that would lose what was edited before
+        kept = storage.STATE / f"params-before-{name}.yaml"
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_bytes(before)
+        undo = f"cp {kept} {FILE}"
+    terminal.say(f"undo with `{undo}`; `sesame plan` lists the stages to run")

@@ -205,15 +205,18 @@ def test_the_structural_probe_finds_a_planted_tree():
 @pytest.fixture
 def bank(project):
     """The tiny project, with a treebank of sentences whose nouns and verbs are always the same words."""
-    sentences = []
-    for noun in ("man", "dog", "woman", "bird"):
-        for verb in ("sees", "likes", "carries"):
-            words = ["the", noun, verb, "the", "river", "."]
-            tags, heads = ["DET", "NOUN", "VERB", "DET", "NOUN", "PUNCT"], [2, 3, 0, 5, 3, 3]
-            sentences.append(Sentence(words, tags, heads, ["det", "nsubj", "root", "det", "obj", "punct"]))
-    Path("bank.conllu").write_text(conll(sentences * 3 + [Sentence(["the"] * 70, ["DET"] * 70, [0] + [1] * 69, ["x"] * 70)]))
-    source = {"source": {"kind": "files", "paths": ["bank.conllu"]}}
-    probe = {"kind": "probe", "corpus": "tiny", "train": source, "test": source}
+    sources = {}
+    for split, last, length in (("train", "river", 70), ("test", "woman", 69)):  # no sentence is in both
+        sentences = []
+        for noun in ("man", "dog", "woman", "bird"):
+            for verb in ("sees", "likes", "carries"):
+                words = ["the", noun, verb, "the", last, "."]
+                tags, heads = ["DET", "NOUN", "VERB", "DET", "NOUN", "PUNCT"], [2, 3, 0, 5, 3, 3]
+                sentences.append(Sentence(words, tags, heads, ["det", "nsubj", "root", "det", "obj", "punct"]))
+        long = Sentence(["the"] * length, ["DET"] * length, [0] + [1] * (length - 1), ["x"] * length)
+        Path(f"{split}.conllu").write_text(conll([*sentences * 3, long]))
+        sources[split] = {"source": {"kind": "files", "paths": [f"{split}.conllu"]}}
+    probe = {"kind": "probe", "corpus": "tiny", **sources}
     kinds = ("part_of_speech", "relation", "tree")
     raw = tiny_params(
         evaluations={label: probe | {"label": label} for label in kinds},
@@ -222,6 +225,15 @@ def bank(project):
     with open("params.yaml", "w") as file:
         YAML().dump(raw, file)
     return raw
+
+
+def test_test_sentences_that_train_has_are_left_out(bank):
+    lines = Path("train.conllu").read_text() + Path("test.conllu").read_text()
+    Path("test.conllu").write_text(lines)
+    assert "37 of 74 test sentences are left out: train has them, too" in ran("evaluations", "tree")
+    Path("test.conllu").write_text(Path("train.conllu").read_text())
+    with pytest.raises(AssertionError, match="all test sentences are among those of train; name other files"):
+        ran("evaluations", "tree")
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from html import escape
 from pathlib import Path
@@ -354,11 +355,17 @@ def test_what_can_not_be_is_one_line(translated, tokens):
     able = "decoder, encoder_decoder, recurrent, recurrent_encoder_decoder, prefix_decoder"
     assert f"elmo is of the family bilm, which does not generate from left to right (those that do: {able})" in said("elmo")
     raw = translated
-    raw["generations"]["reversed"]["model"] = "gpt"
-    with open("params.yaml", "w") as file:
-        YAML().dump(raw, file)
-    done = run_stage("components.generate", "reversed")
-    assert done.returncode == 2 and "gpt continues a text and has no source" in done.stderr
+    for change, refused in (
+        ({"model": "gpt"}, "generations.reversed.inputs: gpt goes on with a text and has no source; take kind: beginnings"),
+        ({"model": "masked"}, "generations.reversed.model: masked does not write from left to right (it reads both_sides)"),
+        (
+            {"model": "gpt", "inputs": {"kind": "beginnings", "tokens": 32}},
+            "generations.reversed.inputs.tokens 32: gpt reads 32 and has no room to go on; give fewer",
+        ),
+    ):
+        with pytest.raises(SesameError, match=re.escape(refused)):
+            models = raw["models"] | {"masked": tiny_params()["models"]["bert"]}
+            params.check(raw | {"models": models, "generations": {"reversed": raw["generations"]["reversed"] | change}})
     Path("raw/test.back").write_text("one line\n")
     raw["generations"]["reversed"]["model"] = "back"
     with open("params.yaml", "w") as file:

@@ -143,8 +143,17 @@ def test_the_commands(file):
 
     code, output = sesame("profile")
     assert code == 0 and "superglue_files" in output and "GLUE from the hub, whole, with its diagnostics" in output
+    before = file.read_text()
     code, output = sesame("profile", "glue_files", "--data", ".")
-    assert code == 0 and "tasks.cola: added" in output and "git checkout params.yaml" in output
+    assert code == 0 and "tasks.cola: added" in output and "undo with `cp .sesame/params-before-glue_files.yaml params.yaml`" in output
+    assert Path(".sesame/params-before-glue_files.yaml").read_text() == before, "git would bring back another file, or none"
+    assert "undo" not in sesame("profile", "glue_files", "--data", ".")[1], "nothing was changed"
+    after = file.read_text()
+    file.write_text(before)
+    for command in (["init", "-q"], ["add", "params.yaml"], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "a"]):
+        subprocess.run(["git", *command], check=True)
+    assert "undo with `git checkout params.yaml`" in sesame("profile", "glue_files", "--data", ".")[1]
+    assert file.read_text() == after
     code, output = sesame("submit", "superglue", "bert")
     assert code == 1 and output.startswith(
         "sesame: superglue can't be submitted, not at hand: BoolQ (no predictions; run finetune@bert-boolq)"

@@ -18,7 +18,7 @@ from components.core.errors import SesameError, one_line
 from components.core.tracking import Run
 from components.derive.checkpoints import hub, parity
 from components.models import store
-from components.models.common.layout import Layout
+from components.models.common.layout import BUFFERS, Layout
 from components.stages import stage
 from components.stages.outputs import read_json
 from components.text import sources
@@ -191,6 +191,9 @@ def _check_weights(file: str, weights: object) -> None:
             raise SesameError(f"{file}: weights by their names expected, found {found}")
         if value.is_complex():
             raise SesameError(f"{file}: {name} has complex numbers; weights are real")
+        if value.ndim > 1 and not value.is_floating_point() and not BUFFERS.search(name):
+            kind = str(value.dtype).removeprefix("torch.")
+            raise SesameError(f"{file}: {name} is {kind}, and weights are floating-point; take a checkpoint that is not quantised")
         if value.is_floating_point() and not value.isfinite().all():
             why = "the file is broken, or of a training that diverged"
             raise SesameError(f"{file}: {name} has values that are not finite; {why}")

@@ -3,6 +3,7 @@
 Modules that are slow to import are imported inside the commands that use them.
 """
 
+import shutil
 import subprocess
 from typing import Annotated
 
@@ -143,8 +144,8 @@ def profile(
     if name is None:
         terminal.table(["profile", ""], [list(row) for row in profiles.listed().items()])
         return
-    before = FILE.read_bytes()
-    committed = not subprocess.run(["git", "diff", "--quiet", "HEAD", "--", FILE], capture_output=True).returncode
+    before, compare = FILE.read_bytes(), ["git", "diff", "--quiet", "HEAD", "--", FILE]
+    committed = shutil.which("git") and not subprocess.run(compare, capture_output=True).returncode
     for change in profiles.merge(name, data):
         terminal.say(change)
     if FILE.read_bytes() == before:

@@ -80,6 +80,11 @@ def test_a_text_that_is_too_long_loses_no_other(models):
 def test_what_goes_wrong_is_a_line(models, tokens):
     with pytest.raises(SesameError, match="data/models/nobody: no model there"):
         notebook.load("nobody")
+    for nothing in (None, 5, ["the"]):
+        with pytest.raises(SesameError, match="a text is expected, and .* is (NoneType|int|list)"):
+            notebook.load("gpt").log_probability(nothing)
+    with pytest.raises(SesameError, match="the name of a model of data/models is expected, not ''"):
+        notebook.load("")
     with pytest.raises(SesameError, match="the text has .* tokens, and gpt reads 32: cut it"):
         notebook.load("gpt").hidden_states(TEXT * 20)
     with pytest.raises(SesameError, match=r"data/report: no table 'scores' \(there are: none: `sesame run report`"):

@@ -668,6 +668,7 @@ def test_broken_yaml_names_the_line(tmp_path):
             "line 5: seed is there twice, first in line 1; put what is under the second under the first, or remove one",
         ),
         (b"a: &a {m: 1}\nb:\n  <<: *a\n  n: 2\n  n: 3\n", "line 5: n is there twice, first in line 4"),
+        (b"a: 1\n<<<<<<< HEAD\nseed: 1\n=======\nseed: 2\n>>>>>>> x\n", "line 2: a marker of a merge conflict; resolve it"),
         (b"a: 1\nseed: 2026-13-45\n", "line 2: not valid YAML: month must be in 1..12"),
         (b"a: 1\n\nseed: " + b"9" * 5000, "line 3: not valid YAML: Exceeds the limit"),
         (b"a: 1\nb: \0", "line 2: not valid YAML: the character '.x00' is not"),

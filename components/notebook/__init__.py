@@ -26,7 +26,9 @@ class Loaded:
         self.model, self.name, self.reads = model.eval(), folder.name, store.about(folder).architecture.reads
 
     def ids(self, text: str) -> list[int]:
-        """The model's input for a text, with special tokens. Raises SesameError where it is longer than the model reads."""
+        """The model's input for a text, with special tokens. Raises SesameError where it is no text, or longer than the model reads."""
+        if not isinstance(text, str):
+            raise SesameError(f"a text is expected, and {text!r} is {type(text).__name__}")
         ids = [*self.tokenizer.prefix, *self.tokenizer.encode([text])[0], *self.tokenizer.suffix]
         if len(ids) > self.model.max_length:
             raise SesameError(
@@ -86,6 +88,8 @@ class Loaded:
 
 def load(name: str, project: Path | str = ".") -> Loaded:
     """A model of data/models by its name. Raises SesameError where it does not exist."""
+    if not isinstance(name, str) or not name:
+        raise SesameError(f"the name of a model of data/models is expected, not {name!r}")
     return Loaded(Path(project, "data/models", name))
 
 

@@ -285,6 +285,9 @@ def parse(content: bytes, path: str | Path) -> Any:
         line, character = before.count("\n") + 1, text[len(before)]
         raise SesameError(f"{path}, line {line}: not valid YAML: the character {character!r} is not allowed") from None
     except YAMLError as error:
+        if marker := re.search(r"^(<{7}|={7}|>{7})( |$)", text, re.MULTILINE):
+            line = text[: marker.start()].count("\n") + 1
+            raise SesameError(f"{path}, line {line}: a marker of a merge conflict; resolve it (`git status` names the files)") from None
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]

@@ -93,6 +93,8 @@ def test_a_model_from_elsewhere_needs_a_corpus():
     with pytest.raises(SesameError, match="model minilm was not pre-trained here: name a corpus"):
         contexts.corpus_of(params.load(), "minilm")
     assert contexts.corpus_of(params.load(), "elmo") == "english"
+    with pytest.raises(SesameError, match=r"no model 'nope' in params.yaml \(there are: bert, gpt, elmo"):
+        contexts.corpus_of(params.load(), "nope")
 
 
 def averaged(**options) -> tuple[dict, space.Space]:

@@ -457,12 +457,7 @@ MORE = {
         ),
         (
             lambda raw: raw["models"]["gpt"]["optimizer"].update(weight_decay=1e300),
-            "models.gpt.optimizer: weight_decay 1e+300 times learning_rate 0.003 is 1 or more, so that each step would "
-            "turn the sign of every weight: lower one of them",
-        ),
-        (
-            lambda raw: raw["finetune"]["recipes"]["bert"].update(weight_decay=5000, learning_rate=1e-3),
-            "finetune.recipes.bert: weight_decay 5000 times learning_rate 0.001 is 1 or more",
+            "models.gpt.optimizer.weight_decay: 1e+300 is beyond 32-bit numbers; most papers have 0.01 to 0.1",
         ),
         (
             lambda raw: raw["models"]["gpt"]["optimizer"].update(warmup=1.0),

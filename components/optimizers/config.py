@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from components.core.config import Added, Block, LearningRate, Positive, Share
 
@@ -19,13 +19,13 @@ def check_fall(schedule: str, warmup: float) -> None:
         raise ValueError(f"warmup 1 leaves no steps for the decay of schedule {schedule}: take schedule constant, or a warmup below 1")
 
 
-def check_decay(learning_rate: float, weight_decay: float) -> None:
-    """Raise ValueError if a step would turn the sign of every weight: what is decoupled from the gradient is their product."""
-    if learning_rate * weight_decay >= 1:
-        raise ValueError(
-            f"weight_decay {weight_decay:g} times learning_rate {learning_rate:g} is 1 or more, so that each step would turn the sign of "
-            "every weight: lower one of them (weight_decay is 0.01 to 0.1 in most papers)"
-        )
+def _of_32_bits(decay: float) -> float:
+    if decay > 1e38:  # weights would be no numbers after a step, and the learning rate would be blamed
+        raise ValueError(f"{decay:g} is beyond 32-bit numbers; most papers have 0.01 to 0.1")
+    return decay
+
+
+WeightDecay = Annotated[float, Field(ge=0), AfterValidator(_of_32_bits)]
 
 
 class OptimizerBlock(Block):
@@ -35,7 +35,7 @@ class OptimizerBlock(Block):
     learning_rate: LearningRate
     """Highest learning rate, reached after the warm-up. BERT: 1e-4 at batches of 256 (Devlin et al. 2019, appendix
     A.2); models of a few million parameters take 1e-3 to 2e-3."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    weight_decay: WeightDecay = 0.01
     """Decoupled from the gradient (Loshchilov and Hutter 2019). BERT: 0.01."""
     clip_norm: Positive | None = 1.0
     """Largest Euclidean norm of the gradient over all weights; a larger one is scaled down to it. null: no clipping."""
@@ -59,7 +59,6 @@ class OptimizerBlock(Block):
     @model_validator(mode="after")
     def schedule_fits(self):
         check_fall(self.schedule, self.warmup)
-        check_decay(self.learning_rate, self.weight_decay)
         if self.schedule == "inverse_sqrt" and not self.warmup:
             raise ValueError("schedule inverse_sqrt decays from the end of the warm-up: set a warmup above 0")
         if self.schedule == "wsd" and self.warmup + self.decay > 1:

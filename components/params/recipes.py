@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, model_validator
 
 from components.core.config import Added, Block, Count, Dropout, LearningRate, Positive, Share, Size
-from components.optimizers.config import check_decay, check_fall
+from components.optimizers.config import WeightDecay, check_fall
 
 METHODS = (
     "full", "bitfit", "adapters", "lora", "prompt", "features", "mix", "linear_probe", "sentence_probe", "cosine", "text_to_text",
@@ -84,7 +84,7 @@ class Recipe(Block):
     """`slanted_triangular`: linear to 1/32 of the full rate (Howard and Ruder 2018, equation 3)."""
     warmup: Share = 0.1
     """Share of the steps in which the learning rate rises linearly from 0."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    weight_decay: WeightDecay = 0.01
     """AdamW's, of matrices; biases and norms have none (Loshchilov and Hutter 2019; BERT: 0.01)."""
     dropout: Dropout = 0.1
     """Probability with which a number is set to 0 in training, below the head and in the updates of `lora` (BERT: 0.1).
@@ -154,7 +154,6 @@ class Recipe(Block):
     @model_validator(mode="after")
     def parts_fit(self):
         check_fall(self.schedule, self.warmup)
-        check_decay(self.learning_rate, self.weight_decay)
         if self.exits != sorted(set(self.exits)):
             raise ValueError(f"exits {self.exits}: list each layer once, in ascending order")
         if self.method in ("sentence_probe", "cosine") and self.vector == "pooled" and self.layer != -1:

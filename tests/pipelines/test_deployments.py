@@ -247,7 +247,7 @@ def test_which_sources_are_not_fixed():
     default["published_vectors"]["glove"] = {"licence": "none", "source": {"kind": "files", "paths": ["x"]}}
     default["checkpoints"]["outside"] = {"family": "encoder", "licence": "none", "source": {"kind": "files", "paths": ["x/*"]}}
     files = {"kind": "files", "paths": ["x", "y"]}
-    default["generations"]["translated"] = {"model": "gpt", "inputs": {"kind": "parallel", "source": files}}
+    default["generations"]["translated"] = {"model": "outside", "inputs": {"kind": "parallel", "source": files}}
     default["evaluations"]["published"] = {"kind": "minimal_pairs", "corpus": "english", "source": {"kind": "files", "paths": ["x"]}}
     stages = registry.entries(params.check(default))
     fetching = {own.stage for own in stages if any(module.startswith("components.text.sources.") for module in own.modules)}

@@ -19,6 +19,9 @@ HARMLESS = frozenset((
 ))  # fmt: skip
 """Names whose values are no secrets and are shown. The values of all others are hidden: `pass`, `pin`, `X-Amz-Credential`."""
 
+CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
+"""What git writes around two sides of a merge."""
+
 
 def without_secrets(text: str) -> str:
     """Return a text with its secrets removed.

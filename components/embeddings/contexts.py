@@ -163,9 +163,8 @@ def without_context(name: str, word: str, k: int) -> list[tuple[float, str]]:
 def corpus_of(all_params: params.Params, name: str) -> str:
     """The corpus that a model was trained on. Raises SesameError for an imported model."""
     root = all_params.root(name)
-    known = [*all_params.models, *all_params.checkpoints, *all_params.derived]
-    if name not in known:
-        raise SesameError(f"no model {name!r} in params.yaml (there are: {', '.join(known) or 'none'})")
+    if name not in all_params.all_models:
+        raise SesameError(f"no model {name!r} in params.yaml (there are: {', '.join(all_params.all_models) or 'none'})")
     if root not in all_params.models:
         raise SesameError(f"model {name} was not pre-trained here: name a corpus of params.yaml with --corpus")
     return all_params.encodings[all_params.models[root].encoding].corpus

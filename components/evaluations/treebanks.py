@@ -250,11 +250,12 @@ def prepare(folder: Path, block: TreebankEvaluation) -> dict:
         chosen = drawn([*read(sources.open_files(treebank.source), treebank.columns)], count)
         if not chosen:
             raise SesameError(f"{treebank.source.shown}: no sentences")
-        if split == "test" and (seen := sum(tuple(sentence.words) in of_train for sentence in chosen)):
+        unseen = [sentence for sentence in chosen if tuple(sentence.words) not in of_train]  # of train itself all
+        if seen := len(chosen) - len(unseen):
             print(f"{seen:,} of {len(chosen):,} test sentences are left out: train has them, too", flush=True)
-            chosen = [sentence for sentence in chosen if tuple(sentence.words) not in of_train]
-            if not chosen:
-                raise SesameError(f"{treebank.source.shown}: all test sentences are among those of train; name other files")
+        if not unseen:
+            raise SesameError(f"{treebank.source.shown}: all test sentences are among those of train; name other files")
+        chosen = unseen
         of_train |= {tuple(sentence.words) for sentence in chosen}
         write(folder / f"{split}.jsonl", chosen)
         figures |= {f"{split}_sentences": len(chosen), f"{split}_words": sum(len(sentence.words) for sentence in chosen)}

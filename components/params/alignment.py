@@ -254,9 +254,7 @@ class History(Block):
     """Word -> its shift: whether the spaces show it."""
 
     @model_validator(mode="after")
-    def periods_differ(self):
-        if len(set(self.periods)) < len(self.periods):
-            raise ValueError("periods: one is listed twice; list each once")
+    def words_move_elsewhere(self):
         for word, shift in self.known.items():
             if word in shift.towards + shift.away:
                 raise ValueError(f"known.{word}: it moves towards or away from itself; name other words")

@@ -1,5 +1,6 @@
 """Models compared by the cost of an answer. The section is in `studies/params.yaml`."""
 
+from itertools import combinations
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
@@ -86,6 +87,13 @@ class Efficiency(Block):
         return self.points[point].recipe.get("method", self.recipe.method)
 
     @model_validator(mode="after")
+    def points_differ(self):
+        for one, other in combinations(self.points, 2):
+            if self.points[one] == self.points[other]:
+                raise ValueError(f"points: {one} and {other} are the same; leave one out")
+        return self
+
+    @model_validator(mode="after")
     def points_fit_each_other(self):
         if not self.points:
             return self
@@ -93,14 +101,9 @@ class Efficiency(Block):
             raise ValueError("points need a recipe and tasks")
         if self.base not in self.points:
             raise ValueError(f"base: {self.base!r} is not a point (there are: {', '.join(self.points)})")
-        if twice := [task for i, task in enumerate(self.tasks) if task in self.tasks[:i]]:
-            raise ValueError(f"tasks: {twice[0]} is listed twice; list it once")
         if all(self.method(name) != "early_exit" for name in self.points):
             self.refuse_idle(["thresholds"], "no point has method early_exit")
         for name, point in self.points.items():
-            same = next(other for other in self.points if self.points[other] == point)
-            if same != name:
-                raise ValueError(f"points: {same} and {name} are the same; leave one out")
             try:
                 recipe = self.tuned(name)
             except ValidationError as error:

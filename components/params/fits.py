@@ -50,8 +50,7 @@ def recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe:
         raise ValueError(
             f"{place}.exits: layer {recipe.exits[-1]} does not exist; {model} has {architecture.num_layers}"
         )
-    if recipe.method in IN_WORDS and (architecture.reads not in GENERATE or getattr(architecture, "backward", False)):
-        how = "from the end" if architecture.reads in GENERATE else architecture.reads
+    if recipe.method in IN_WORDS and (how := _reads_otherwise(architecture)):
         raise ValueError(
             f"{place}.method {recipe.method} needs a model that generates text, and {model} does not (it reads {how})"
         )
@@ -67,13 +66,20 @@ def recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe:
         )
 
 
+def _reads_otherwise(architecture: ArchitectureBlock) -> str:
+    """How a model reads that can't generate text from left to right; empty for one that can."""
+    if architecture.reads not in GENERATE:
+        return architecture.reads
+    return "from the end" if getattr(architecture, "backward", False) else ""
+
+
 def _generation_fits(p: Params, place: str, generation: Generation) -> None:
     """Raises ValueError where a model can't write what is asked, before it is trained for that."""
     architecture, inputs = p.architecture(generation.model), generation.inputs
     if architecture is None:  # a checkpoint's files say it, or a wrong name, which is reported by `references`
         return
-    if architecture.reads not in GENERATE or getattr(architecture, "backward", False):
-        raise ValueError(f"{place}.model: {generation.model} does not write from left to right (it reads {architecture.reads})")
+    if how := _reads_otherwise(architecture):
+        raise ValueError(f"{place}.model: {generation.model} does not write from left to right (it reads {how})")
     if inputs.kind == "parallel" and architecture.reads != "source_then_target":
         raise ValueError(f"{place}.inputs: {generation.model} goes on with a text and has no source; take kind: beginnings")
     if inputs.kind == "beginnings" and inputs.tokens >= architecture.max_length:

@@ -21,7 +21,7 @@ from ruamel.yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, S
 from ruamel.yaml.reader import ReaderError
 
 from components.core.config import NAME, TOP_SEED, Block, all_blocks
-from components.core.errors import SesameError
+from components.core.errors import CONFLICT, SesameError
 from components.params import fits, lab_fits
 from components.params.messages import message, plain, where
 from components.params.references import problems_of_names
@@ -285,7 +285,7 @@ def parse(content: bytes, path: str | Path) -> Any:
         line, character = before.count("\n") + 1, text[len(before)]
         raise SesameError(f"{path}, line {line}: not valid YAML: the character {character!r} is not allowed") from None
     except YAMLError as error:
-        if marker := re.search(r"^(<{7}|={7}|>{7})( |$)", text, re.MULTILINE):
+        if marker := CONFLICT.search(text):
             line = text[: marker.start()].count("\n") + 1
             raise SesameError(f"{path}, line {line}: a marker of a merge conflict; resolve it (`git status` names the files)") from None
         mark = getattr(error, "problem_mark", None)

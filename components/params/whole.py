@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, PrivateAttr
 
-from components.core.config import Block, Name, RunOnly, Seed
+from components.core.config import MODELS, Block, Name, RunOnly, Seed
 from components.models.common.config import ArchitectureBlock
 from components.models.static.config import StaticArchitecture
 from components.params.alignment import Alignment, Groups, History
@@ -140,6 +140,11 @@ class Params(Block):
     def main(self, section: str) -> dict[str, Block]:
         """What of a section the main pipeline makes."""
         return {name: block for name, block in getattr(self, section).items() if name not in self.of_studies(section)}
+
+    @property
+    def all_models(self) -> list[str]:
+        """The names of all models, of whatever section."""
+        return [name for section in MODELS for name in getattr(self, section)]
 
     def root(self, model: str) -> str:
         """The model or checkpoint that one is derived from, over all steps: the name itself where it is no derived one."""

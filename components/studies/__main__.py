@@ -145,7 +145,8 @@ def record_runs(all_params: params.Params, name: str, run: Run) -> None:
                 known = (*tables.PRETRAINING, "parameters", "tokens", "steps", "flops", "seconds")
                 child.log({key: figures[key] for key in known if not np.isnan(figures[key])})
                 curve = weights_folder(all_params, params.Member(name, variant, seed)) / "curve.csv"
-                if curve.exists():  # a model made by something else than a training on text has none
+                # random weights were not trained, and a model that was made by something else than text has no curve
+                if curve.exists() and block.variants[variant].init == "pretrained":
                     child.curve(read_csv(curve).filter(["step", "seconds", *tables.PRETRAINING]).to_dict("records"))
 
 

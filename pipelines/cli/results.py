@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import typer
 
 from components import params
-from components.core.config import MODELS
 from components.core.errors import SesameError
 from components.stages import resolve
 from pipelines.cli.command import group
@@ -145,8 +144,7 @@ def submit(
     from pipelines import terminal
 
     if not Path("data/scores", model).is_dir():
-        declared = params.load()
-        known = [name for section in MODELS for name in getattr(declared, section)]
+        known = params.load().all_models
         if model not in known:
             raise SesameError(f"no model {model} in params.yaml (there are: {', '.join(known)})")
     written = submission.write(benchmark, model, seed, partial, out)

@@ -17,13 +17,11 @@ from dvc.utils.serialize import dumps_yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from components.core.errors import SesameError
+from components.core.errors import CONFLICT, SesameError
 
 HEAD = "schema: '2.0'\nstages:\n"
 ENTRY = re.compile(r"^  (?=[\w@.-]+:\n)", re.MULTILINE)
 """Where an entry begins."""
-CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
-"""What git writes around two sides of a merge."""
 OTHER = re.compile(r"^(?!   |  [\w@.-]+:$|$)", re.MULTILINE)
 """What is neither the name of an entry nor deeper."""
 

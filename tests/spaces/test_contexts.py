@@ -95,6 +95,9 @@ def test_a_model_from_elsewhere_needs_a_corpus():
     assert contexts.corpus_of(params.load(), "elmo") == "english"
     with pytest.raises(SesameError, match=r"no model 'nope' in params.yaml \(there are: bert, gpt, elmo"):
         contexts.corpus_of(params.load(), "nope")
+    words = params.load().model_copy(update={"word_models": {"glove": None}})
+    with pytest.raises(SesameError, match="model glove was not pre-trained here: name a corpus"):
+        contexts.corpus_of(words, "glove")
 
 
 def averaged(**options) -> tuple[dict, space.Space]:

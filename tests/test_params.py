@@ -783,12 +783,36 @@ def test_variants_that_are_the_same_and_texts_that_yaml_takes_for_others_are_sai
     raw["studies"]["rate"]["variants"]["again"] = {"change": {"objective": {"mlm_probability": 0.15}}}
     with pytest.raises(SesameError, match="studies.rate.variants.again: it is the same as 15, so that their difference is noise"):
         params.check(raw)
+    raw = tiny_params()
+    study, examples = raw["studies"]["rate"], raw["finetune"]["train_examples"]
+    as_15 = {"recipe": {"learning_rate": study["recipe"]["learning_rate"]}}, {"train_examples": examples}
+    for tuned in as_15:
+        study["variants"]["again"] = {"start": "15"} | tuned  # the models of 15, tuned as those are
+        with pytest.raises(SesameError, match="studies.rate.variants.again: it is the same as 15, so that their difference is noise"):
+            params.check(raw)
     for wrong, said in ((2026, "(it is 2026)"), (date(2026, 1, 1), "(it is the date 2026-01-01)"), (False, "(it is False)")):
         raw = tiny_params()
         raw["tasks"]["same"]["labels"] = ["no", wrong]
         with pytest.raises(SesameError) as told:
             params.check(raw)
         assert f"tasks.same.labels[1]: Input should be a valid string {said}; write it in quotes" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("derived", "said"),
+    [
+        ({"name": "truncated", "layers": 0}, "layers: Input should be greater than 0 (it is 0)"),
+        ({"name": "truncated", "layers": [[0]]}, "layers[0]: Input should be a valid integer (it is a list)"),
+        ({"name": "distilled", "layers": "all"}, "layers: Input should be 'spread' or 'random', or a valid list (it is 'all')"),
+        ({"name": "distilled", "layers": []}, "layers: List should have at least 1 item after validation, not 0"),
+    ],
+)
+def test_a_mistake_in_a_setting_of_several_types_is_one_line(derived, said):
+    """Pydantic tells it by each of the types, of which one at most was meant."""
+    raw = tiny_params(derived={"d": {"model": "bert", "by": {"objective": {"name": "masked"}, "budget": {"steps": 2}} | derived}})
+    with pytest.raises(SesameError) as told:
+        params.check(raw)
+    assert [line.removeprefix("  ") for line in str(told.value).splitlines() if "layers" in line] == [f"derived.d.by.{said}"]
 
 
 DEEP = ["a: " + "[" * 100_000, "a: " + "{a: " * 100_000, "- " * 100_000, "\n".join(" " * n + "a:" for n in range(3000))]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from components.core.config import Added, Block, Count, ModelName, Once, Positive, RowName, Share, TaskName
+from components.core.config import Added, Block, Count, ModelName, Once, RowName, Share, TaskName
 from components.params.messages import first
 from components.params.recipes import Recipe
 
@@ -38,9 +38,9 @@ class Point(Block):
     2015)."""
     teacher_weight: Share = 0.5
     """The weight of the loss against the teacher; the rest is the weight of the loss against the labels."""
-    teacher_temperature: Positive = 2.0
+    teacher_temperature: Annotated[float, Field(ge=0.01, le=1000)] = 2.0
     """The temperature that softens the probabilities of both."""
-    factorised: Annotated[Annotated[float, Field(gt=0, lt=1)] | None, Added(neutral=None)] = None
+    factorised: Annotated[Annotated[float, Field(ge=0.01, lt=1)] | None, Added(neutral=None)] = None
     """The matrices of the layers as products of two thin ones, with this share of their weights together, before the tuning."""
     quantised: Quantised | None = None
     """Weights in fewer bits; null: as they were trained."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from components.core.config import MODELS
+from components.core.config import MODELS, Block
 from components.models.common.config import ArchitectureBlock
 from components.params.derived import Derived
 from components.params.evaluations import Evaluation
@@ -21,7 +21,17 @@ from components.params.recipes import ATTACHED, IN_WORDS, ONE_LAYER, Recipe
 from components.params.studies import LOSS, Study
 from components.params.tasks import Task
 from components.params.text import Tokenizer
-from components.params.variants import at_rate, bits_rule, loss_target, read_by, tries_rates, tuned, varied
+from components.params.variants import (
+    at_rate,
+    begun_by,
+    bits_rule,
+    loss_target,
+    read_by,
+    trained_by,
+    tries_rates,
+    tuned,
+    varied,
+)
 from components.params.ways import SMALLER
 from components.params.whole import Params
 
@@ -203,7 +213,7 @@ def _tasks_fit(p: Params, uses: Collection[Use]) -> None:
 
 
 def _study_fits(p: Params, name: str, study: Study) -> None:
-    seen: dict[tuple, str] = {}  # all that makes a variant -> its name
+    seen: dict[tuple, str] = {}  # all that a variant runs -> its name
     for variant, declared in study.variants.items():
         place = f"studies.{name}.variants.{variant}"
         try:
@@ -220,8 +230,11 @@ def _study_fits(p: Params, name: str, study: Study) -> None:
             recipe = tuned(study, variant)
         except ValidationError as error:
             raise ValueError(f"{place}.recipe{first(error)}") from None
-        rest = declared.model_dump_json(exclude={"change", "recipe"})
-        if (same := seen.setdefault((model.model_dump_json(), recipe and recipe.model_dump_json(), rest), variant)) != variant:
+        begins = begun_by(study, trained_by(study, variant))
+        examples = declared.train_examples or study.train_examples or p.finetune.train_examples
+        run = (model, recipe, begins, declared.init, examples, declared.on, declared.by)
+        key = tuple(part.model_dump_json() if isinstance(part, Block) else part for part in run)
+        if (same := seen.setdefault(key, variant)) != variant:
             raise ValueError(f"{place}: it is the same as {same}, so that their difference is noise; leave one of them out")
         if recipe:
             recipe_fits(f"studies.{name}.recipe", place, model.architecture, recipe)

@@ -17,7 +17,7 @@ NAMES = {*ARCHITECTURES, *OBJECTIVES, *OPTIMIZERS}
 FEW = 8
 """Keys of a block that a message lists."""
 
-OF_UNION = re.compile(r"(constrained|function)-[\w-]+|(dict|list|tuple|nullable)\[.*\]")
+OF_UNION = re.compile(r"(constrained|function)-[\w-]+|(dict|list|tuple|nullable|literal)\[.*\]")
 """What pydantic calls a type of several."""
 
 
@@ -42,6 +42,25 @@ def where(location: tuple, raw: Any) -> str:
         inside = (isinstance(raw, dict) and key in raw) or (isinstance(raw, list) and isinstance(key, int) and key < len(raw))
         raw = raw[key] if inside else None
     return path
+
+
+def messages(error: ValidationError, raw: Any) -> list[str]:
+    """Each mistake in a line, with its path. Of a value that may be of several types pydantic tells what is wrong by each of them: told
+    are the mistakes by the type that it has, and where it has none, the types."""
+    problems: dict[str, list[dict]] = {}
+    for problem in error.errors():
+        problems.setdefault(where(problem["loc"], raw), []).append(problem)
+    lines = []
+    for path, here in problems.items():
+        of_other_type = [problem for problem in here if problem["type"].endswith("_type") or problem["type"] == "literal_error"]
+        inside = any(other.startswith((f"{path}.", f"{path}[")) for other in problems)
+        if len(of_other_type) < len(here) or inside:
+            here = [problem for problem in here if problem not in of_other_type]
+        elif len(here) > 1:
+            types = [problem["msg"].removeprefix("Input should be ") for problem in here]
+            here = [{**here[0], "msg": f"Input should be {', or '.join(dict.fromkeys(types))}"}]
+        lines += [f"{path}: {message(problem)}" if path else message(problem) for problem in here]
+    return lines
 
 
 def message(problem: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from ruamel.yaml.reader import ReaderError
 from components.core.config import NAME, TOP_SEED, Block, all_blocks
 from components.core.errors import CONFLICT, SesameError
 from components.params import fits, lab_fits
-from components.params.messages import message, plain, where
+from components.params.messages import messages, plain
 from components.params.references import problems_of_names
 from components.params.whole import OF_STUDIES, Params
 
@@ -118,9 +118,7 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
         fits.check(params)
         lab_fits.check(params)
     except ValidationError as error:
-        for problem in error.errors():
-            path = where(problem["loc"], raw)
-            problems.append(f"{path}: {message(problem)}" if path else message(problem))
+        problems += messages(error, raw)
     except ValueError as error:
         problems.append(str(error))
     finally:

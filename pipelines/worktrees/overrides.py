@@ -114,6 +114,8 @@ def _put(root: Any, key: str, value: Any) -> None:
         last = depth == len(path) - 1
         there = range(len(place)) if isinstance(place, list) else list(place) if isinstance(place, dict) else []
         if step not in there and not (last and isinstance(place, dict)):
+            if depth == 0 and part in (params.studies_beside() or ()):
+                raise SesameError(f"-S {key}: {part} is in the files of studies/, and -S sets keys of params.yaml; edit it there")
             above = ".".join(path[:depth]) or "params.yaml"
             raise SesameError(f"-S {key}: no {part!r} in {above} (there are: {', '.join(map(str, there)) or 'none'})")
         if last:

@@ -230,6 +230,10 @@ def with_regions(*regions: object, number: object = 1, first: str = "match") -> 
         (with_regions({"region_number": 1, "content": "a"}, number=float("nan")), "the number of an item is nan"),
         (with_regions({"region_number": 1, "content": "a"}, first="mismatch"), "item 1: two conditions have one name"),
         (suite(items=[{"n": 1, "c": {"match": "xy", "mismatch": ["z"]}}]), "item 1, match: 'xy' is not a list of regions"),
+        (suite(items=[{"n": 1, "c": "xy"}]), "item 1: 'xy' is not an object of conditions"),
+        (suite(items=SUITE["items"] * 2), "suite number: item 1 is there twice"),
+        (suite(predictions=[]), "suite number: its predictions are an empty list"),
+        (suite(predictions=[{"formula": "(1;%match%) = (1;%mismatch%)"}]), "no items: all 1 predictions are of equal surprisal"),
     ],
 )
 def test_what_is_no_suite_is_one_line(content, said, tmp_path, monkeypatch):

@@ -234,6 +234,11 @@ def test_what_cannot_be_run_is_said_before_a_lane_starts(ready):
     assert refused("run", "-S", "models.brt.optimizer.learning_rate=1") == (
         "-S models.brt.optimizer.learning_rate: no 'brt' in models (there are: bert, gpt, elmo)"
     )
+    (lab.path / "studies").mkdir(exist_ok=True)
+    lab.write("studies/params.yaml", "search: {}\n")
+    assert refused("run", "-S", "search.budget=1") == (
+        "-S search.budget: search is in the files of studies/, and -S sets keys of params.yaml; edit it there"
+    )
     assert refused("sweep", "-S", "seed=1,abc").startswith("-S seed=abc: seed: Input should be a valid integer")
     assert refused("run", "-S", "seed=2", "-n", "HEAD") == "HEAD is a branch, a tag or a commit: choose another name"
     lab.stages(STAGES.replace("score.py]", "score.py, helper.py]")).write("helper.py", "")

@@ -14,6 +14,7 @@ import transformers
 from ruamel.yaml import YAML
 
 from components import objectives, params
+from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.derive.checkpoints import export, pieces
 from components.evaluations.minimal_pairs.alignment import word_of_tokens
@@ -53,6 +54,12 @@ def test_no_two_words_have_the_same_bytes(tmp_path, monkeypatch):
     own = trained_on(forms, "wordpiece", tmp_path, monkeypatch)
     assert {f" {form}".encode() for form in forms} <= set(own.pieces), "each is one token"
     assert len(np.unique(own.characters(), axis=0)) == own.vocab_size
+
+
+def test_too_few_tokens_for_the_characters_of_the_text_is_a_line(tmp_path, monkeypatch):
+    letters = "".join(map(chr, range(0x4E00, 0x4E40)))
+    with pytest.raises(SesameError, match=r"^tokenizers.own.vocab_size: 300 is less than the 334 that special tokens, bytes and single"):
+        trained_on([letters], "bpe", tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

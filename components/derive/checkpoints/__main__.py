@@ -223,7 +223,7 @@ def bring(all_params: params.Params, name: str, run: Run) -> dict:
         state = {key: value[: ours[key][0]] if ours[key] != shapes[key] else value for key, value in state.items()}
         store.save(folder, state, architecture, tokens, absent, [{"by": "imported"}])
         model, tokens = store.load(folder)
-        difference = parity.check(source, model, layout, tokens, absent)
+        difference = parity.check(source, model, layout, tokens, absent, place=f"checkpoints.{name}")
         shutil.rmtree(source)
         lost = never_read(tokens)
         card = {

@@ -10,6 +10,7 @@ from torch import nn
 from components.core.errors import SesameError, one_line
 from components.models.common.layout import Layout
 from components.models.contract import LanguageModel
+from components.stages.outputs import read_json
 from components.text.tokenizer import Tokenizer
 from components.text.tokenizer.fast import FastTokenizer
 
@@ -39,21 +40,21 @@ def quiet_transformers():
 
 def check(
     folder: Path, model: LanguageModel, layout: Layout, tokens: Tokenizer | FastTokenizer, absent: Sequence[str],
-    texts: Sequence[str] = TEXTS,
+    texts: Sequence[str] = TEXTS, place: str = "",
 ) -> float:  # fmt: skip
     """The largest absolute difference between the outputs of `model` and those of `transformers` from `folder`, on `texts`.
 
     Compares the last layer (of an encoder-decoder, the encoder's) and, where the checkpoint has them, pooled vectors and logits,
     in float32.
     Above TOLERANCE it is computed again in float64, because a model with large activations has large rounding errors.
-    Raises SesameError when it is above TOLERANCE there, too, or when a text has other ids.
+    Raises SesameError when it is above TOLERANCE there, too, or when a text has other ids; `place` is what messages call the folder.
     """
     transformers = quiet_transformers()
     theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     encoded = tokens.encode(list(texts))
     for text, ids in zip(texts, encoded, strict=True):
         if theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] != ids:
-            raise SesameError(f"{folder}: transformers tokenises {text!r} differently")
+            raise SesameError(f"{place or folder}: transformers tokenises {text!r} differently")
     behind = layout.padding_after(model)
     frame = len(tokens.prefix) + len(tokens.suffix)
     room = model.max_length - frame - behind
@@ -94,7 +95,9 @@ def check(
     difference = largest(torch.float32)
     if not difference < TOLERANCE and not (exact := largest(torch.float64)) < TOLERANCE:  # NaN is not, either
         shown = difference if math.isnan(exact) else exact  # some masks of transformers are NaN in float64
-        raise SesameError(f"{folder}: transformers computes other outputs, by up to {shown:.2g} ({TOLERANCE:g} is allowed)")
+        declared, used = read_json(folder / "config.json").get("pad_token_id"), theirs.pad_token_id
+        hint = f"; config.json says pad_token_id {declared}, the tokenizer {used}" if None is not declared != used is not None else ""
+        raise SesameError(f"{place or folder}: transformers computes other outputs, by up to {shown:.2g} ({TOLERANCE:g} is allowed){hint}")
     return difference
 
 

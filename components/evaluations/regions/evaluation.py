@@ -40,7 +40,8 @@ def prepare(folder: Path, block: Regions) -> dict:
             items += new
             equal += left_out
     if not items:
-        raise SesameError(f"{block.source.shown}: no items")
+        reason = f": all {equal} predictions are of equal surprisal" if equal else ""
+        raise SesameError(f"{block.source.shown}: no items{reason}")
     storage.write_json(folder / FILE, items)
     suites = pd.Series([item["suite"] for item in items]).value_counts(sort=False).to_dict()
     print(f"{len(items):,} items of {len(suites)} suites; {equal} predictions of equal surprisal left out")
@@ -76,8 +77,13 @@ EQUAL = re.compile(r"(?<![<>])=")
 def _items(name: str, suite: dict[str, Any]) -> tuple[list[dict], int]:
     """Each item with the formulas that must all hold, as SyntaxGym counts, and the number of formulas that are left out."""
     formulas_given = [_text("formula", prediction["formula"]) for prediction in suite["predictions"]]
-    kept, items = [formula for formula in formulas_given if not EQUAL.search(formula)], []
+    if not formulas_given:
+        raise ValueError("its predictions are an empty list")
+    kept, items, numbers = [formula for formula in formulas_given if not EQUAL.search(formula)], [], set()
     for number, conditions in map(_regions, suite["items"]):
+        if number in numbers:
+            raise ValueError(f"item {number} is there twice")
+        numbers.add(number)
         surprisal = {(condition, i): 1.0 for condition, regions in conditions.items() for i in range(1, len(regions) + 1)}
         for formula in kept:
             formulas.holds(formula, surprisal)  # checks it
@@ -90,6 +96,8 @@ def _regions(item: dict[str, Any]) -> tuple[int | str, dict[str, list[str]]]:
     """An item's number, and condition -> the texts of its regions."""
     if "c" in item:  # this project's copies have no numbers of regions
         number, conditions = item["n"], item["c"]
+        if not isinstance(conditions, dict):
+            raise TypeError(f"item {number}: {conditions!r} is not an object of conditions")
     else:
         number = item["item_number"]
         conditions = {condition["condition_name"]: _in_order(condition["regions"]) for condition in item["conditions"]}

@@ -29,6 +29,7 @@ from components.finetune.methods.early_exit import EarlyExit
 from components.finetune.task_setup import PreparedModel, TaskSetup, check_max_length, reported_split
 from components.labs.efficiency import exits, factorised, measure, quantised
 from components.stages import stage
+from components.stages.outputs import reading
 from components.tasks import metrics
 
 FOLDER = Path("data/efficiency")
@@ -117,7 +118,10 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
     thresholds = all_params.efficiency.thresholds if recipe.method == "early_exit" else [None]
     outcomes = {threshold: Outcome({split: [] for split in splits}, {split: [] for split in splits}, [], []) for threshold in thresholds}
     train_logits, temperatures, tokens, flops, seconds = [], [], 0, 0, []
-    teacher = np.load(FOLDER / settings.teacher / task / "train_logits.npy") if settings.teacher else None
+    teacher = None
+    if settings.teacher:
+        with reading(logits := FOLDER / settings.teacher / task / "train_logits.npy"):
+            teacher = np.load(logits)
     with storage.output(folder) as target:
         target.mkdir(parents=True)
         for i, seed in enumerate(all_params.finetune.seeds):

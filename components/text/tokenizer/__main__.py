@@ -106,6 +106,11 @@ def _fit(settings: TokenizerSettings, segments: Iterator[str], folder: Path, nam
         if supported := re.search(r"value <= (\d+)", str(error)):
             size, most = settings.vocab_size, supported[1]
             raise SesameError(f"{place}.vocab_size: {size} is more than the text of {settings.corpus} supports; at most {most}") from None
+        if needed := re.search(r"required_chars. \d+ vs (\d+)", str(error)):
+            raise SesameError(
+                f"{place}.vocab_size: {settings.vocab_size} is less than the {needed[1]} that special tokens, bytes and single characters "
+                "need; raise it, or lower character_coverage"
+            ) from None
         raise SesameError(f"{place}: sentencepiece could not train: {str(error).splitlines()[-1]}") from None
 
 

@@ -50,9 +50,10 @@ def _digest(paths: list[str], what: Callable[[str], tuple]) -> str:
     return hashlib.sha256(repr([(path, *what(path)) for path in paths]).encode()).hexdigest()[:16]
 
 
-def _date(path: str) -> tuple[int, int]:
+def _date(path: str) -> tuple[int, ...]:
+    """What differs where a file was written or is another one. Unpacked archives and links may give two files one size and date."""
     file = Path(path).stat()
-    return file.st_size, file.st_mtime_ns
+    return file.st_size, file.st_mtime_ns, file.st_ctime_ns, file.st_ino
 
 
 def _contents(path: str) -> tuple[int, str]:

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from components.core.config import MODELS, Block
-from components.models.common.config import ArchitectureBlock
 from components.params.derived import Derived
 from components.params.evaluations import Evaluation
 from components.params.generation import Generation
 from components.params.messages import first
 from components.params.models import Model, Objective, Training
-from components.params.recipes import ATTACHED, IN_WORDS, ONE_LAYER, Recipe
+from components.params.recipe_fits import reads_otherwise, recipe_fits, task_fits
+from components.params.recipes import Recipe
 from components.params.studies import LOSS, Study
 from components.params.tasks import Task
 from components.params.text import Tokenizer
@@ -32,55 +32,7 @@ from components.params.variants import (
     tuned,
     varied,
 )
-from components.params.ways import SMALLER
 from components.params.whole import Params
-
-GENERATE = ("left_to_right", "recurrent", "source_then_target")
-"""How models read that can generate text."""
-
-
-def recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe: Recipe) -> None:
-    """Raises ValueError where the recipe at `place` can't adapt a model of this architecture."""
-    if not architecture.has_sublayers and recipe.method in ATTACHED:
-        raise ValueError(
-            f"{place}.method {recipe.method} needs the blocks of a Transformer, and {model} has none; "
-            "take another method"
-        )
-    if recipe.method == "bitfit" and not getattr(architecture, "biases", True):
-        raise ValueError(
-            f"{place}.method bitfit tunes biases, and {model}.architecture.biases is false; take another method"
-        )
-    if recipe.method in ONE_LAYER and not -1 <= recipe.layer <= architecture.num_layers:
-        raise ValueError(f"{place}.layer {recipe.layer}: {model} has 0 (embedding) to {architecture.num_layers}, -1 is the last")
-    if recipe.method == "early_exit" and architecture.name not in SMALLER:
-        raise ValueError(
-            f"{place}.method early_exit needs architecture {' or '.join(SMALLER)}, and {model} is {architecture.name}"
-        )
-    if recipe.exits and recipe.exits[-1] > architecture.num_layers:
-        raise ValueError(
-            f"{place}.exits: layer {recipe.exits[-1]} does not exist; {model} has {architecture.num_layers}"
-        )
-    if recipe.method in IN_WORDS and (how := _reads_otherwise(architecture)):
-        raise ValueError(
-            f"{place}.method {recipe.method} needs a model that generates text, and {model} does not (it reads {how})"
-        )
-    if recipe.method == "text_to_text":
-        both = architecture.reads != "source_then_target"
-        if (longest := recipe.target_length + both * recipe.max_length) > architecture.max_length:
-            what = "max_length and target_length together are" if both else "target_length is"
-            raise ValueError(f"{place}: {what} {longest}, more than {model} has room for ({architecture.max_length})")
-    if recipe.max_length > architecture.max_length:
-        setting = "max_length" if architecture.name == "static" else "architecture.max_length"
-        raise ValueError(
-            f"{place}.max_length {recipe.max_length} is more than the model reads, {model}.{setting} {architecture.max_length}"
-        )
-
-
-def _reads_otherwise(architecture: ArchitectureBlock) -> str:
-    """How a model reads that can't generate text from left to right; empty for one that can."""
-    if architecture.reads not in GENERATE:
-        return architecture.reads
-    return "from the end" if getattr(architecture, "backward", False) else ""
 
 
 def _generation_fits(p: Params, place: str, generation: Generation) -> None:
@@ -88,7 +40,7 @@ def _generation_fits(p: Params, place: str, generation: Generation) -> None:
     architecture, inputs = p.architecture(generation.model), generation.inputs
     if architecture is None:  # a checkpoint's files say it, or a wrong name, which is reported by `references`
         return
-    if how := _reads_otherwise(architecture):
+    if how := reads_otherwise(architecture):
         raise ValueError(f"{place}.model: {generation.model} does not write from left to right (it reads {how})")
     if inputs.kind == "parallel" and architecture.reads != "source_then_target":
         raise ValueError(f"{place}.inputs: {generation.model} goes on with a text and has no source; take kind: beginnings")
@@ -96,22 +48,6 @@ def _generation_fits(p: Params, place: str, generation: Generation) -> None:
         raise ValueError(
             f"{place}.inputs.tokens {inputs.tokens}: {generation.model} reads {architecture.max_length} "
             "and has no room to go on; give fewer"
-        )
-
-
-def _task_fits(place: str, name: str, task: Task, recipe: Recipe) -> None:
-    """Raises ValueError where the recipe at `place` does not suit a task."""
-    if recipe.method in IN_WORDS and task.kind not in (able := IN_WORDS[recipe.method]):
-        raise ValueError(f"{place}.method {recipe.method} is for tasks of kind {', '.join(able)}, and {name} is of kind {task.kind}")
-    if recipe.calibrated and task.kind != "classification":
-        raise ValueError(f"{place}.calibrated has no effect: {name} has no labels; leave it out")
-    if recipe.method == "early_exit" and task.kind != "classification":
-        raise ValueError(f"{place}.method early_exit is for tasks of kind classification, and {name} is of kind {task.kind}")
-    if recipe.method == "text_to_text" and task.kind == "regression" and not task.range:
-        raise ValueError(f"{place}.method text_to_text writes a score as one of 25 steps of the task's range; give tasks.{name}.range")
-    if task.kind == "text" and recipe.method not in IN_WORDS:
-        raise ValueError(
-            f"{place}.method {recipe.method} generates no text, as the task {name} needs; take text_to_text"
         )
 
 
@@ -137,7 +73,7 @@ def check(p: Params) -> None:
     _seeds_are_independent(p)
     for name, evaluation in p.evaluations.items():
         if task := p.tasks.get(getattr(evaluation, "task", None)):
-            _probed_task_fits(f"evaluations.{name}", evaluation, task)
+            _probedtask_fits(f"evaluations.{name}", evaluation, task)
     for name, pair in p.alignments.items():
         sizes = {p.vectors[side].vector_size for side in (pair.source, pair.target) if side in p.vectors}
         if len(sizes) > 1:
@@ -205,7 +141,7 @@ def _tasks_fit(p: Params, uses: Collection[Use]) -> None:
         key = use.place, use.recipe.model_dump_json()
         recipes[key] = use.recipe
         for name in p.tasks.keys() & use.tasks:
-            _task_fits(use.place, name, p.tasks[name], use.recipe)
+            task_fits(use.place, name, p.tasks[name], use.recipe)
             kinds[key].add(p.tasks[name].kind)
     for key, of_tasks in kinds.items():  # a recipe may be for several tasks, of which one at least has classes
         if idle := recipes[key].idle(of_tasks):
@@ -244,7 +180,7 @@ def _study_fits(p: Params, name: str, study: Study) -> None:
             uses.append((f"{place}.by.recipe", declared.by.recipe, declared.intermediate))
         for recipe_place, used, tasks in uses:
             for task in p.tasks.keys() & tasks:
-                _task_fits(recipe_place, task, p.tasks[task], used)
+                task_fits(recipe_place, task, p.tasks[task], used)
         _text_fits(p, place, model)
         if declared.start:
             before = read_by(p.models, study, declared.start)
@@ -341,7 +277,7 @@ def _tokenizer(p: Params, encoding: str) -> tuple[str, Tokenizer | None]:
     return name, p.tokenizers.get(name)
 
 
-def _probed_task_fits(place: str, evaluation: Evaluation, task: Task) -> None:
+def _probedtask_fits(place: str, evaluation: Evaluation, task: Task) -> None:
     if task.kind not in ("classification", "regression"):
         raise ValueError(f"{place}.task: {evaluation.task} is of kind {task.kind}; take a classification or a regression")
     if evaluation.split not in task.splits or not task.splits[evaluation.split].labelled:

@@ -1,6 +1,7 @@
 """Whether what the labs and the learning curve ask for fits models, recipes and tasks."""
 
-from components.params.fits import recipe_fits, searched_methods
+from components.params.fits import searched_methods
+from components.params.recipe_fits import recipe_fits
 from components.params.recipes import OF_CLASSES, has_effect
 from components.params.whole import Params
 

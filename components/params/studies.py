@@ -287,14 +287,9 @@ class Study(Block):
             while (following := self.variants[chain[-1]].start) is not None:
                 chain.append(following)
                 if following in chain[:-1]:
-                    raise ValueError(
-                        f"variants.{name}.start: starts from itself ({' from '.join(chain)}); name another variant"
-                    )
+                    raise ValueError(f"variants.{name}.start: starts from itself ({' from '.join(chain)}); name another variant")
             if any(self.variants[name].init == "random" for name in chain[1:]):
-                raise ValueError(
-                    f"variants.{name}.start: {chain[1]} has no trained weights, as its init is random; "
-                    "name another variant"
-                )
+                raise ValueError(f"variants.{name}.start: {chain[1]} has no trained weights, as its init is random; name another variant")
         return self
 
     @model_validator(mode="after")
@@ -320,10 +315,7 @@ class Study(Block):
                     f"{', '.join(self.variants)})"
                 )
             if self.base in pair or pair[0] == pair[1] or pair in self.contrasts[:number] or pair[::-1] in self.contrasts[:number]:
-                raise ValueError(
-                    f"contrasts[{number}]: give two variants, each pair once, without the base, which is "
-                    "compared with all others"
-                )
+                raise ValueError(f"contrasts[{number}]: give two variants, each pair once, without the base, which is compared with all")
         return self
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ from math import comb
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sacrebleu
 import torch
 from sacrebleu.significance import PairedTest
@@ -142,7 +143,7 @@ def score(
     systems: dict[str, list[str]], references: list[str], lowercase: bool, signatures: dict[str, str]
 ) -> dict[str, dict[str, float]]:  # fmt: skip
     """BLEU (Papineni et al. 2002) and chrF (Popović 2015) of all texts together, in per cent, with sacrebleu (Post 2018). For two systems,
-    the baseline first, also half the width of their 95 % intervals over the texts, and the p-value of their difference (Koehn 2004).
+    the baseline first, also half the width of their 95 % intervals over the texts, and the p-value of their difference (`p_value`).
     Texts are compared as tokenizers write them, in NFKC, which the signatures say."""
     systems = {system: list(map(as_tokenizers_write, texts)) for system, texts in systems.items()}
     references = list(map(as_tokenizers_write, references))
@@ -156,12 +157,28 @@ def score(
         return figures
     by_metric, results = PairedTest(list(systems.items()), metrics, None, test_type="bs", n_samples=RESAMPLED)()
     signatures |= {key: f"{signature}{WRITTEN}" for key, signature in by_metric.items()}
-    figures = {system: {} for system in systems}
+    figures, written = {system: {} for system in systems}, [*systems][-1]
     for key, name in names.items():
         for system, result in zip(systems, results[key], strict=True):
             figures[system] |= {name: float(result.score), f"{name}_interval": float(result.ci)}
-            figures[system] |= {} if result.p_value is None else {f"{name}_p": float(result.p_value)}
+        figures[written][f"{name}_p"] = p_value(metrics[key], *systems.values(), references)
     return figures
+
+
+def p_value(metric: Any, one: list[str], other: list[str], references: list[str]) -> float:
+    """The p-value of the difference of two systems, two-sided, by a paired bootstrap over the texts (Koehn 2004; Efron and Tibshirani
+    1993, section 16.4): how often a resampled difference is as far from their mean as the real one is from 0. sacrebleu's own is
+    one-sided and chooses the side by the result: of systems that are equally good 12 % are below .05 by it."""
+    counts = [np.array(metric._extract_corpus_statistics(texts, [references])) for texts in (one, other)]
+
+    def difference(rows: np.ndarray | slice) -> float:
+        first, second = (metric._compute_score_from_stats(each[rows].sum(0).tolist()).score for each in counts)
+        return second - first
+
+    drawn = generator(0).integers(len(references), size=(RESAMPLED, len(references)))
+    resampled = np.array([difference(rows) for rows in drawn])
+    as_far = np.abs(resampled - resampled.mean()) >= abs(difference(slice(None)))
+    return float((1 + as_far.sum()) / (1 + RESAMPLED))
 
 
 def solved(block: params.Generation, problems: list[str], answers: list[list[str]]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sacrebleu
 import torch
 import transformers
 from pydantic import TypeAdapter
@@ -19,7 +20,7 @@ from components import params
 from components.core.errors import SesameError
 from components.derive.checkpoints import export
 from components.generate import novelty, search, word_by_word, writing
-from components.generate.__main__ import score
+from components.generate.__main__ import p_value, score
 from components.models import store
 from components.params import Beam, Greedy, Sample
 from components.stages import registry
@@ -260,6 +261,23 @@ def test_what_models_write_is_kept_and_judged(translated):
     assert card["signatures"]["BLEU"].startswith("nrefs:1|bs:1000|seed:12345|case:lc|eff:no|tok:13a|smooth:exp|version:")
     going = [json.loads(line) for line in Path("data/generated/goes_on/texts.jsonl").read_text().splitlines()]
     assert len(going) == 5 and "bleu" not in json.loads(Path("data/metrics/generate/goes_on.json").read_text())
+
+
+def test_the_p_value_of_a_difference_is_uniform_where_there_is_none():
+    """Systems that are equally good: three words of ten are wrong in either. And texts that are the same differ by nothing."""
+    rng = np.random.default_rng(1)
+    words = [f"w{i}" for i in range(200)]
+
+    def written(references: list[str]) -> list[str]:
+        return [" ".join(word if rng.random() > 0.3 else rng.choice(words) for word in text.split()) for text in references]
+
+    values = []
+    for _ in range(60):
+        references = [" ".join(rng.choice(words, 10)) for _ in range(40)]
+        values.append(p_value(sacrebleu.BLEU(), written(references), written(references), references))
+    assert 0.35 < np.median(values) < 0.65 and max(values) > 0.9 and np.mean(np.array(values) < 0.05) <= 0.15
+    assert p_value(sacrebleu.BLEU(), references, references, references) == 1
+    assert p_value(sacrebleu.BLEU(), written(references), references, references) < 0.01
 
 
 def test_a_derived_model_is_judged_by_what_it_was_trained_on_last(translated):

@@ -95,10 +95,16 @@ def check(
     difference = largest(torch.float32)
     if not difference < TOLERANCE and not (exact := largest(torch.float64)) < TOLERANCE:  # NaN is not, either
         shown = difference if math.isnan(exact) else exact  # some masks of transformers are NaN in float64
-        declared, used = read_json(folder / "config.json").get("pad_token_id"), theirs.pad_token_id
-        hint = f"; config.json says pad_token_id {declared}, the tokenizer {used}" if None is not declared != used is not None else ""
+        hint = _pads_differ(folder, theirs.pad_token_id)
         raise SesameError(f"{place or folder}: transformers computes other outputs, by up to {shown:.2g} ({TOLERANCE:g} is allowed){hint}")
     return difference
+
+
+def _pads_differ(folder: Path, used: int | None) -> str:
+    """A frequent reason: RoBERTa's positions depend on the id of padding, which a tokenizer may have changed."""
+    declared = read_json(folder / "config.json").get("pad_token_id")
+    differ = None not in (declared, used) and declared != used
+    return f"; config.json says pad_token_id {declared}, the tokenizer {used}" if differ else ""
 
 
 def _load(loader, folder: Path, dtype: torch.dtype) -> nn.Module:

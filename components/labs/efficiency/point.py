@@ -118,10 +118,7 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
     thresholds = all_params.efficiency.thresholds if recipe.method == "early_exit" else [None]
     outcomes = {threshold: Outcome({split: [] for split in splits}, {split: [] for split in splits}, [], []) for threshold in thresholds}
     train_logits, temperatures, tokens, flops, seconds = [], [], 0, 0, []
-    teacher = None
-    if settings.teacher:
-        with reading(logits := FOLDER / settings.teacher / task / "train_logits.npy"):
-            teacher = np.load(logits)
+    teacher = _taught(settings.teacher, task) if settings.teacher else None
     with storage.output(folder) as target:
         target.mkdir(parents=True)
         for i, seed in enumerate(all_params.finetune.seeds):
@@ -167,6 +164,12 @@ def point(all_params: params.Params, name: str, run: Run) -> dict:
         },
         "cost": {"tokens": tokens, "flops": flops, "gpus": int(setup.on_gpu)},
     }  # fmt: skip
+
+
+def _taught(teacher: str, task: str) -> np.ndarray:
+    """The teacher's logits of the training examples, (seeds, examples, labels)."""
+    with reading(logits := FOLDER / teacher / task / "train_logits.npy"):
+        return np.load(logits)
 
 
 def _temperatures(setup: TaskSetup, dev: np.ndarray) -> list[float]:

@@ -132,11 +132,16 @@ class LearningRates(Block):
     seed: Seed
     """The seed of these trainings. None of the study's: the chosen rate would be one that suits a seed that is compared."""
 
+    @staticmethod
+    def label(factor: float) -> str:
+        """A factor, as stages and files can be called: 0.5 is `0_5`."""
+        return f"{factor:g}".replace(".", "_")
+
     @model_validator(mode="after")
     def trials_have_names_of_their_own(self):
-        shown = [f"{factor:g}" for factor in self.factors]
-        if twice := next((name for name in shown if shown.count(name) > 1), None):
-            raise ValueError(f"factors: two of {self.factors} are {twice} when written with six digits; list one of them")
+        labels = [self.label(factor) for factor in self.factors]
+        if twice := next((factor for factor in self.factors if labels.count(self.label(factor)) > 1), None):
+            raise ValueError(f"factors: two of {self.factors} are {twice:g} when written with six digits; list one of them")
         return self
 
 

@@ -8,7 +8,7 @@ from components.core.config import named_blocks
 from components.models.common.config import SIZED
 from components.params.models import Architecture, Model, Objective
 from components.params.recipes import Recipe
-from components.params.studies import Study
+from components.params.studies import LearningRates, Study
 
 if TYPE_CHECKING:
     from components.params.whole import Params
@@ -44,8 +44,8 @@ class RateTrial(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The factor, as stages and files can be called: 0.5 is `0_5`."""
-        return f"{self.factor:g}".replace(".", "_")
+        """The factor, as in the name of its stage."""
+        return LearningRates.label(self.factor)
 
     @property
     def name(self) -> str:

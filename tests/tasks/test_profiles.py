@@ -66,13 +66,27 @@ def test_each_of_the_evaluations_fits_the_projects_params(file, name):
     assert profiles.merge(name, data) == [f"params.yaml already contains all of {name}"]
 
 
-@pytest.mark.parametrize("name", ["inverse_problems", "shapes"])
-def test_each_of_the_problems_has_a_model_and_is_asked_of_it(file, name):
+@pytest.mark.parametrize(("name", "data"), [("inverse_problems", None), ("shapes", None), ("translation_files", ".")])
+def test_each_of_the_problems_has_a_model_and_is_asked_of_it(file, name, data):
     before = params.load(file)
-    profiles.merge(name)
+    profiles.merge(name, data)
     checked = params.load(file)
     asked = {generation.model for key, generation in checked.generations.items() if key not in before.generations}
-    assert asked == checked.models.keys() - before.models.keys() and profiles.merge(name) == [f"params.yaml already contains all of {name}"]
+    assert asked == checked.models.keys() - before.models.keys()
+    assert profiles.merge(name, data) == [f"params.yaml already contains all of {name}"]
+
+
+@pytest.mark.parametrize(("name", "section"), [("novels_files", "histories"), ("wikipedia_files", "alignments")])
+def test_each_of_the_spaces_is_of_text_that_the_profile_brings(file, name, section):
+    before = params.load(file)
+    profiles.merge(name, ".")
+    checked = params.load(file)
+    [own] = getattr(checked, section).keys() - getattr(before, section).keys()
+    block = getattr(checked, section)[own]
+    spaces = set(block.periods if section == "histories" else (block.source, block.target))
+    assert spaces == checked.vectors.keys() - before.vectors.keys()
+    assert {checked.vectors[space].corpus for space in spaces} == checked.corpora.keys() - before.corpora.keys()
+    assert profiles.merge(name, ".") == [f"params.yaml already contains all of {name}"]
 
 
 def test_images_need_no_more_than_a_source(file):

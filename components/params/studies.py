@@ -97,10 +97,7 @@ class Variant(Block):
     @model_validator(mode="after")
     def goes_on(self):
         if self.only_tuned and (self.change or self.encoding):
-            raise ValueError(
-                "a variant with `start` and without a budget is only tuned: give it a budget, or leave "
-                "change and encoding out"
-            )
+            raise ValueError("a variant with `start` and no budget is only tuned: give it one, or leave change and encoding out")
         if self.init == "random" and not self.only_tuned:
             raise ValueError("init: random needs `start`, for its architecture, and can't have a budget")
         if self.budget and self.start and "architecture" in self.change:

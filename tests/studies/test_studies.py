@@ -142,7 +142,7 @@ MANY = {name: {} for name in ("15", "40", "a", "b", "c", "d", "e")}
                 "`start`"),
         (
             {"studies__rate__variants__40": {"start": "15", "encoding": "tiny"}},
-            "a variant with `start` and without a budget is only tuned: give it a budget",
+            "a variant with `start` and no budget is only tuned: give it one",
         ),
         (
             {"studies__rate__variants__40": {"start": "15", "init": "random", "budget": {"steps": 2}}},

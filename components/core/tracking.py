@@ -295,6 +295,8 @@ def _warn(error: Exception) -> None:
 @contextmanager
 def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, enabled: bool, run_id: str | None = None) -> Iterator[Run]:
     run = Run(None)
+    # a run ends so long after it began as its work took: the time of day may be set back meanwhile
+    opened, uptime = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
     flow = {FLOW: os.environ[PARENT]} if os.environ.get(PARENT) else {}
     if enabled:
         try:
@@ -304,12 +306,13 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
             if existing is None:
                 tags = tags | {"git_commit": git_commit(), "mlflow.user": user()} | parents | flow
                 experiment = mlflow.get_experiment_by_name(EXPERIMENT)
-                run = Run(mlflow.create_run(experiment.experiment_id, run_name=name, tags=tags).info.run_id)
+                began = int(1000 * opened)
+                run = Run(mlflow.create_run(experiment.experiment_id, run_name=name, tags=tags, start_time=began).info.run_id)
                 run.params(params)
             else:  # continue the run of a killed attempt, below the flow of this one
                 mlflow.update_run(run_id, status="RUNNING")
                 run = Run(run_id)
-                idle = float(existing.data.tags.get(IDLE, 0)) + time.time() - _last_activity(mlflow, existing) / 1000
+                idle = float(existing.data.tags.get(IDLE, 0)) + opened - _last_activity(mlflow, existing) / 1000
                 run.tag(**{IDLE: f"{idle:.3f}"}, **parents)
         except Exception as error:  # whatever fails in MLflow, the stage continues
             _warn(error)
@@ -322,7 +325,8 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
         status = "KILLED"
         raise
     finally:
-        run.attempt(lambda mlflow: mlflow.set_terminated(run.id, status))
+        ended = opened + time.clock_gettime(time.CLOCK_BOOTTIME) - uptime
+        run.attempt(lambda mlflow: mlflow.set_terminated(run.id, status, end_time=int(1000 * ended)))
 
 
 @contextmanager

@@ -114,7 +114,8 @@ def trajectory(
 
 
 def shifts(word: str, history: params.History, aligned: dict[str, np.ndarray], index: dict[str, dict[str, int]]) -> list[dict]:
-    """For each word that this one is known to move towards or away from: their cosine in each period, and its trend.
+    """For each word that this one is known to move towards or away from: their cosine in each period, its trend, and whether that is as
+    known; None where there is no trend.
 
     Cosines within a period need no alignment. `with_time` is Spearman's correlation with the order of the periods (Hamilton et al.
     2016, section 3.2); a word that is not in every period has no row.
@@ -127,7 +128,7 @@ def shifts(word: str, history: params.History, aligned: dict[str, np.ndarray], i
                 continue
             cosines = [float(aligned[p][index[p][word]] @ aligned[p][index[p][other]]) for p in history.periods]
             with_time = float(spearmanr(range(len(cosines)), cosines).statistic)
-            right = with_time > 0 if direction == "towards" else with_time < 0
+            right = (with_time > 0) == (direction == "towards") if abs(with_time) > 1e-9 else None  # equal cosines have NaN
             about = {"word": word, "direction": direction, "other": other}
             rows.append(about | dict(zip(history.periods, cosines, strict=True)) | {"with_time": with_time, "as_known": right})
     return rows
@@ -136,9 +137,10 @@ def shifts(word: str, history: params.History, aligned: dict[str, np.ndarray], i
 def known_shifts(rows: list[dict], beyond: np.ndarray, shared: list[str], history: params.History) -> dict:
     """How many known shifts have the right direction, and the rank of their words among all by distance.
 
-    The sign test counts words, each by most of its shifts: shifts of one word share its vectors, so they are no
-    independent cases.
+    The sign test counts words, each by most of its shifts: shifts of one word share its vectors, so they are no independent cases. It
+    leaves ties out, as shifts without a trend are.
     """
+    rows = [row for row in rows if row["as_known"] is not None]
     known = np.array([word in history.known for word in shared])
     right = sum(row["as_known"] for row in rows)
     figures: dict = {"pairs": len(rows), "as_known": right, "words": int(known.sum())}

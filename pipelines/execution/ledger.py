@@ -55,10 +55,10 @@ class Ledger:
         from mlflow.exceptions import MlflowException
 
         tags = [RunTag(f"data.{path}", md5) for path, md5 in graph.hashes(stage).items()]
-        mine = f"tags.mlflow.parentRunId = '{self._run.id}' and attributes.run_name = '{stage.name}'"
+        mine = f"tags.mlflow.parentRunId = '{self._run.id}' and attributes.run_name = '{stage.name}' and attributes.status = 'FINISHED'"
         with suppress(MlflowException):  # a ledger lost on the way costs no stage its success; the parent's own writes say so
             for run in tracking.client().search_runs([self.experiment], mine, order_by=["attributes.start_time DESC"], max_results=1):
-                self.stages[stage.name] = run.info.run_id  # the last try of several
+                self.stages[stage.name] = run.info.run_id  # the try of several that made the data
                 tracking.client().log_batch(run.info.run_id, tags=tags)
 
 

@@ -16,7 +16,7 @@ from components.core import storage, tracking
 from components.core.errors import SesameError
 from components.stages import registry
 from components.stages.cost import energy_kwh
-from pipelines.execution import ledger
+from pipelines.execution import graph, ledger
 from pipelines.money import energy, price_tags, usage
 from tests.conftest import tiny_params
 from tests.pipelines.conftest import ran
@@ -112,6 +112,7 @@ def attempt(run_id: str | None) -> str:
 def test_the_days_between_two_attempts_cost_nothing(book, monkeypatch):
     now, day, client = 1_000_000.0, 86_400, tracking.client()
     monkeypatch.setattr(time, "time", lambda: now)
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: now)
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id
     tags = {"stage": "pretrain", "name": "gpt"}
     first = client.create_run(experiment, run_name="pretrain@gpt", tags=tags).info.run_id
@@ -129,6 +130,36 @@ def test_the_days_between_two_attempts_cost_nothing(book, monkeypatch):
         raise KeyboardInterrupt
     [run] = usage.read(params.check(tiny_params())).runs
     assert (run.state, run.price.seconds) == ("KILLED", pytest.approx(20 + 30 + 50, abs=0.1))
+
+
+def test_a_clock_that_is_set_back_takes_nothing_off_the_sum(book, monkeypatch):
+    now = uptime = 1_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: uptime)
+    tags = {"stage": "pretrain", "name": "gpt"}
+    with pytest.raises(KeyboardInterrupt), tracking.start("pretrain@gpt", tags, {}) as run:
+        uptime, now = uptime + 20, now - 5 * 3600
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), tracking.start("pretrain@gpt", tags, {}, run_id=run.id):
+        uptime, now = uptime + 30, now + 30
+        raise KeyboardInterrupt
+    [found] = usage.read(params.check(tiny_params())).runs
+    assert (found.state, found.price.seconds) == ("KILLED", pytest.approx(20 + 30, abs=0.1))
+
+
+def test_the_hashes_belong_to_the_try_that_made_the_data(book):
+    """Of two tries the second may have begun earlier, where the clock was set back."""
+    Path("dvc.lock").write_text("schema: '2.0'\nstages:\n  corpus@base:\n    cmd: x\n    outs: [{path: data, md5: abc, size: 1}]\n")
+    client, stage = tracking.client(), graph.Stage("corpus@base", (), "", graph.Meta(), cmd="x", outs=("data",))
+    with tracking.start("flow", {}, {}) as flow:
+        experiment = client.get_run(flow.id).info.experiment_id
+        for begun, status in ((9_000, "FAILED"), (1_000, "FINISHED")):
+            tries = client.create_run(experiment, start_time=begun, run_name=stage.name, tags={"mlflow.parentRunId": flow.id})
+            client.set_terminated(tries.info.run_id, status, end_time=begun + 500)
+        kept = ledger.Ledger(flow)
+        kept.record(stage)
+    made = client.get_run(kept.stages["corpus@base"])
+    assert (made.info.status, made.data.tags["data.data"]) == ("FINISHED", "abc")
 
 
 def test_a_killed_flow_ends_when_nobody_knows_and_not_when_the_next_one_begins(book):

@@ -83,6 +83,19 @@ def test_a_shift_the_other_way_is_not_as_known(centuries):
     assert metrics["known"]["as_known"] == 0 and metrics["known"]["sign_test_p"] == 1
 
 
+def test_a_shift_without_a_trend_is_no_vote():
+    """Neither for nor against: a sign test leaves ties out. Four cosines in the order 2, 4, 1, 3 don't go with time, nor do equal ones."""
+    periods, words = ["a", "b", "c", "d"], {"war": 0, "as": 1, "so": 2}
+    known = {"war": {"towards": ["as"], "away": ["so"]}}
+    block = params.History(periods=periods, known=known)
+    cosines = dict(zip(periods, (0.2, 0.4, 0.1, 0.3), strict=True))
+    spaces = {period: np.array([[1, 0], [cosine, np.sqrt(1 - cosine**2)], [0, 1]]) for period, cosine in cosines.items()}
+    rows = history.shifts("war", block, spaces, dict.fromkeys(periods, words))
+    assert [row["as_known"] for row in rows] == [None, None]
+    figures = history.known_shifts(rows, np.array([0.1, 0.2, 0.3]), [*words], block)
+    assert (figures["pairs"], figures["as_known"]) == (0, 0) and "sign_test_p" not in figures
+
+
 def test_periods_that_do_not_fit_are_one_line(centuries):
     with pytest.raises(
         SesameError,

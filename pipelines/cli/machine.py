@@ -137,7 +137,7 @@ def profile(
         typer.Option("--data", metavar="FOLDER", help="The folder of the local files, for a *_files profile."),
     ] = None,
 ) -> None:
-    """Add a set of tasks to params.yaml: GLUE, SuperGLUE or others, from the hub or from local files."""
+    """Add a ready set of params to params.yaml: tasks such as GLUE, evaluations, translators, vector spaces."""
     from components.params.reading import FILE
     from pipelines import profiles, terminal
 

@@ -1,4 +1,4 @@
-"""Overlays of `params.yaml`: ready sets of tasks, from the hub or from local files.
+"""Overlays of `params.yaml`: ready sets of tasks, evaluations, models or spaces, from the hub or from local files.
 
 An overlay has the sections of `params.yaml`. Its entries (`tasks.cola`, `finetune.seeds`) are put in, or replace those of
 the same name as a whole: half of an old task under half of a new one would be neither. All else stays as it is, comments

@@ -38,7 +38,8 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
     if "report" in names:
         terminal.say(f"report   {REPORT / 'index.html'}")
     elif printed and (REPORT / "index.html").exists():
-        terminal.say("report   does not show these figures yet: `sesame run report` updates it")
+        waits = graph.stale(["report"])
+        terminal.say(f"report   {'does not show these figures yet: `sesame run report` updates it' if waits else REPORT / 'index.html'}")
     if "budget" in names or any(name.startswith("search@") for name in names):
         _search("budget" in names)
     if "efficiency" in names:

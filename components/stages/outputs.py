@@ -24,7 +24,8 @@ def reading(path: Path) -> Iterator[None]:
     except MALFORMED as error:
         reason = f"no {error}" if isinstance(error, KeyError) else one_line(error)
         stages = writer(path)
-        advice = f"run `sesame run --force {stages[0]}` to write it again" if stages else "run the stage that writes it with --force"
+        # an unchanged stage is not run again: DVC brings back what it wrote
+        advice = f"`sesame run {stages[0]}` brings back what its stage wrote" if stages else "run the stage that writes it"
         raise SesameError(f"{path} can't be read ({reason}); {advice}") from None
 
 

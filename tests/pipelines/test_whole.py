@@ -68,7 +68,7 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     # a command ends with what it was asked for, and the runs are listed with what they were
     tuned = lab.sesame("run", "finetune@gpt-same")
     assert re.search(r"^gpt +same +full +pretrained +accuracy +\d", tuned, re.M) and "elmo" not in tuned.partition("model ")[2]
-    assert "report   does not show these figures yet" in tuned
+    assert "report   data/report/index.html" in tuned, "it has them, as nothing has changed since"
     trained = lab.sesame("run", "pretrain", "align")
     assert re.search(r"^gpt +[\d,]+ +[\d,]+ +\d\.\d+ ", trained, re.M) and re.search(r"^again +xing_2015 +csls +\d", trained, re.M)
     listed = lab.sesame("runs", "--last", "50").splitlines()
@@ -159,3 +159,4 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     assert states == {"pretrain@elmo": "to run", "sample@elmo": "may run", "finetune@elmo-same": "may run"}
     assert "(estimated from past runs here)" in plan
     assert (lab.path / "data/report/scores.csv").exists()
+    assert "report   does not show these figures yet" in lab.sesame("run", "pretrain@elmo")

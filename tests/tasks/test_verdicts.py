@@ -225,6 +225,10 @@ def test_sides_are_read_from_what_the_stages_wrote(project):
         verdicts.sides(CHECKED, "same", "test", "accuracy", {"none": [(Path("data/scores/none/same"), "pretrained")]})
     with pytest.raises(SesameError, match="no predictions for the test split from random weights"):
         verdicts.sides(CHECKED, "same", "test", "accuracy", {"good": [(Path("data/scores/good/same"), "random")]})
+    Path("data/scores/good/same/predictions.jsonl").write_text("{")
+    cure = r"data/scores/good/same/predictions.jsonl can't be read \(.*\); `sesame run finetune@good-same` brings back what its stage wrote"
+    with pytest.raises(SesameError, match=cure):
+        verdicts.sides(CHECKED, "same", "test", "accuracy", places)
 
 
 def test_false_discoveries_are_rare_where_nothing_changed_and_changes_are_found():

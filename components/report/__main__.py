@@ -183,7 +183,8 @@ def reading(gains: list[dict], once: Sequence[str]) -> str:
     if not sentences:
         return "No model was compared with another start, such as random weights of its own architecture."
     ahead = [f"{row['model']} on {row['task']}" for row in gains if row["ahead"]]
-    sentences.append(f"Ahead of every simple baseline beyond noise: {', '.join(ahead) or 'none'}.")
+    level = [f"{row['model']} on {row['task']} is not ahead of {', '.join(row['not_ahead_of'])}" for row in gains if row["not_ahead_of"]]
+    sentences.append(f"Ahead of every baseline beyond noise: {', '.join(ahead) or 'none'}{''.join(f'; {one}' for one in level)}.")
     if once:
         sentences.append(f"Pre-trained only once, so another run may differ: {', '.join(once)}.")
     return " ".join(sentences)

@@ -129,7 +129,8 @@ def pretraining() -> str:
         for row in rows("pretraining")
     ]  # fmt: skip
     head = [
-        "model", "parameters", "tokens", "loss", "without context", "4-gram", "perplexity", "bits/byte", "of all seeds", "tokens/s",
+        "model", "parameters", "tokens", "loss ± error", "without context", "4-gram", "perplexity", "bits/byte",
+        "of all seeds ± std", "tokens/s",
     ]  # fmt: skip
     counted = [row for row in rows("pretraining") if row["ngram_loss"]]
     behind = [row["model"] for row in counted if float(row["loss"]) >= float(row["ngram_loss"])]
@@ -161,7 +162,9 @@ def evaluations() -> str:
         gain = interval(row, "difference", "low", "high", "+")
         about = [row["evaluation"], row["model"], row["pretrainings"], f"{float(row['items']):,.0f}"]
         body.append([*about, right, random, gain, row["verdict"], cell(row, "bigram")])
-    head = ["evaluation", "model", "seeds", "pairs", "right ± error", "random weights", "gain over random weights", "verdict", "bigram"]
+    head = [
+        "evaluation", "model", "seeds", "items", "right ± error", "random weights ± std", "gain over random weights", "verdict", "bigram",
+    ]  # fmt: skip
     return table(head, body)
 
 

@@ -112,12 +112,14 @@ def gains(table: pd.DataFrame, compared: dict[tuple[str, str, str], Compared]) -
         # baselines with an undefined score are left out
         baselines = table[(table["init"] == "baseline") & (table["task"] == task)].dropna(subset="mean").sort_values("mean")
         best = baselines.iloc[-1] if len(baselines) else None
-        words = {one.verdict for other, one in against.items() if other not in STARTS} - {"undefined"}
+        told = {other: one.verdict for other, one in against.items() if other not in STARTS and one.verdict != "undefined"}
+        level = [other for other, verdict in told.items() if verdict != "higher"]
         rows.append({
             "model": model, "task": task, "metric": by_init.loc["pretrained"]["metric"], "pretrained": by_init.loc["pretrained"],
             "starts": {start: by_init.loc[start] for start in STARTS if start in by_init.index}, "baseline": best,
             "gains": {start: against[start] for start in STARTS if start in against},
-            "lead": None if best is None else against.get(best["model"]), "ahead": words == {"higher"},
+            "lead": None if best is None else against.get(best["model"]),
+            "ahead": bool(told) and not level, "not_ahead_of": level,
         })  # fmt: skip
     return rows
 

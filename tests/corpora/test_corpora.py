@@ -1,7 +1,10 @@
 """Corpora end to end: the files and the card a stage writes, from local files to splits."""
 
+import bz2
+import gzip
 import hashlib
 import json
+import lzma
 import random
 import re
 import sys
@@ -356,7 +359,11 @@ def test_same_input_same_bytes(project):
     (b"", LINES, "corpora.small: no text is left"),
     (b" \n\n \n", LINES, "corpora.small: no text is left; dropped: 3 short$"),
     (b"some\0thing\n", LINES, "data.txt, line 1: a NUL byte"),
-    (b"fine\nn\xe4chste\n", LINES, "data.txt, line 2: invalid UTF-8"),
+    (b"fine\nn\xe4chste\n", LINES, "data.txt, line 2: invalid UTF-8 .*iconv -f cp1252 -t utf-8"),
+    (gzip.compress(b"text\n"), LINES, "data.txt: no UTF-8 text: it is compressed by gzip; let its name end in .gz"),
+    (bz2.compress(b"text\n"), LINES, "data.txt: no UTF-8 text: it is compressed by bzip2; decompress it first"),
+    (lzma.compress(b"text\n"), LINES | {"errors": "replace"}, "data.txt: no UTF-8 text: it is compressed by xz; decompress it first"),
+    ("text\n".encode("utf-16"), LINES, r"data.txt: no UTF-8 text: it is UTF-16; convert it \(`iconv -f utf-16 -t utf-8`\)"),
     (b"only one document\n", LINES, "no document of 1 fell into"),
     (b'{"text": 3}\n', {"format": "jsonl", "column": "text"}, "line 1: column 'text' holds int, not text"),
     (b'{"text": "a"}\n', {"format": "jsonl", "column": "body"}, "line 1: no column 'body'"),

@@ -86,7 +86,7 @@ def test_a_gain_counts_beyond_the_noise_of_seeds_and_examples_only(project):
     assert row["baseline"]["model"] == "linear_svm"
     assert re.fullmatch(r"\+0\.\d{3} \[\+0\.\d{3}, \+0\.\d{3}\]", difference(row["gains"]["random"]))
     assert reading([row], ["bert"]) == (
-        "Against random weights, pre-training is ahead beyond noise in 1 of 1 cases (bert on same). Ahead of every simple baseline beyond "
+        "Against random weights, pre-training is ahead beyond noise in 1 of 1 cases (bert on same). Ahead of every baseline beyond "
         "noise: bert on same. Pre-trained only once, so another run may differ: bert."
     )
     row = gains(0.6, 0.55, baseline=0.6)
@@ -94,8 +94,8 @@ def test_a_gain_counts_beyond_the_noise_of_seeds_and_examples_only(project):
     could = row["gains"]["random"].difference.detectable
     assert reading([row], ["bert"]) == (
         "Against random weights, pre-training is ahead beyond noise in 0 of 1 cases; 1 within noise (a difference of "
-        f"{could:.3f} would by itself be found in four cases of five). Ahead of every simple baseline beyond noise: none. "
-        "Pre-trained only once, so another run may differ: bert."
+        f"{could:.3f} would by itself be found in four cases of five). Ahead of every baseline beyond noise: none; bert on same is "
+        "not ahead of linear_svm. Pre-trained only once, so another run may differ: bert."
     )
     row = gains(0.95, 0.5, derived=["tuned on snli"])
     assert row["model"] == "bert (tuned on snli)" and row["gains"]["random"].verdict == "higher" and row["ahead"]

@@ -175,6 +175,8 @@ def test_shared_words_are_scored_given_the_others(name, tokens):
         [[differing]] = scoring.score_spans(model, tokens, [sentence], [others])
         assert score == pytest.approx(whole - differing, abs=1e-4)
     np.testing.assert_allclose(scores[0], scores[1][::-1], atol=1e-4)
+    [right], [wrong] = scoring.score_shared_words(model, tokens, [Pair("0", "a", "a", "the dog", "a cat")])
+    assert np.isnan([right, wrong]).all(), "nothing to score is no tie: left out"
 
 
 def test_what_is_too_long_or_unknown_is_said(tokens):

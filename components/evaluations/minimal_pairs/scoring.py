@@ -152,11 +152,11 @@ def score_shared_words(
     model: LanguageModel, tokenizer: AnyTokenizer, pairs: Sequence[Pair], name: str = "the model"
 ) -> list[np.ndarray]:  # fmt: skip
     """The log-probabilities of the words that both sentences of each pair have, (pairs,) of the right ones and of the wrong
-    ones; NaN where a sentence is too long. Raises SesameError as `score` does."""
+    ones; NaN where a sentence is too long, or the two have no word in common. Raises SesameError as `score` does."""
     spans = zip(*(shared_words(pair.good, pair.bad) for pair in pairs), strict=True)
     sides = [pair.good for pair in pairs], [pair.bad for pair in pairs]
     both = [score_spans(model, tokenizer, *side, name) for side in zip(sides, spans, strict=True)]
-    return [np.array([words.sum() for words in sentences]) for sentences in both]
+    return [np.array([words.sum() if len(words) else np.nan for words in sentences]) for sentences in both]
 
 
 def one_word(

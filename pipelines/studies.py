@@ -134,10 +134,13 @@ def _search(wanted: str, last: int) -> list:
 
 def champion(name: str) -> str:
     """Register the best model of a study; a line that says which. The choice is made on dev, over variants and seeds."""
-    from components.studies import champion as champions
+    block = _declared(name)
+    if not block.tasks:
+        raise SesameError(f"study {name} has no tasks, and a champion is chosen by its scores on their dev splits")
+
+    from components.studies import champion as champions  # which takes seconds
     from pipelines.execution import graph
 
-    block = _declared(name)
     if graph.stale([f"study@{name}"]):
         raise SesameError(f"study {name} was not run with the current params and code; run `sesame study {name}` first")
     chosen = champions.best(params.load(), name)

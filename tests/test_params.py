@@ -117,6 +117,17 @@ MORE = {
         ),
         (lambda raw: raw["models"]["bert"].update(budget={"seconds": 60}), "models.bert.budget.seconds: unknown key (there are: flops, "),
         (lambda raw: raw["models"]["bert"].update(budget={"token": 60}), "models.bert.budget.token: unknown key (did you mean tokens?)"),
+        (lambda raw: raw.update(vocab_size=1), "vocab_size: unknown key here; it belongs to another block"),
+        (lambda raw: raw["corpora"]["base"].update(language="“en”"), "corpora.base.language: String should match pattern"),
+        (lambda raw: raw["studies"]["rate"].update(question=""), "studies.rate.question: String should have at least 1 character"),
+        (
+            lambda raw: [
+                raw["finetune"]["models"].append("majority"), raw["models"].update(majority=raw["models"]["bert"]),
+                raw["finetune"]["recipes"].update(majority=raw["finetune"]["recipes"]["bert"]),
+            ],
+            "finetune.models[3]: majority is a baseline, too (baselines.methods), and tables have both; rename the model",
+        ),
+        (lambda raw: raw["models"]["bert"].update(prompts=["x" * 999]), f"models.bert: prompt '{'x' * 60}' has no [MASK]; mark the place"),
         (
             lambda raw: raw["studies"]["rate"].update(learning_rates={"factors": [0.5, 0.5000001], "seed": 9}),
             "studies.rate.learning_rates: factors: two of [0.5, 0.5000001] are 0.5 when written with six digits; list one of them",

@@ -79,7 +79,10 @@ def unusable(error: Exception) -> str:
     """Return an error line, without secrets, that says why MLflow can't be used."""
     lines = without_secrets(str(error)).strip().splitlines() or [type(error).__name__]
     lines = [line for line in lines if not line.startswith("(raised as a result of")] or lines  # SQLAlchemy's, before the error itself
-    advice = "; start it, or unset MLFLOW_TRACKING_URI" if uri() != _own_database() else ""  # MLflow itself sets the variable, too
+    # MLflow itself sets the variable, too
+    advice = "; start it, or unset MLFLOW_TRACKING_URI" if uri() != _own_database() else ""
+    if not advice and re.search("not a database|malformed", lines[0]):
+        advice = "; move mlflow.db away, and a new one is made, or restore a copy"
     return without_secrets(f"MLflow at {uri()} is not usable: {lines[0][:200]}{advice}")
 
 

@@ -117,6 +117,8 @@ def _meant(key: str, blocks: Sequence[type[Block]]) -> str:
     fields = {name: field.annotation for block in blocks for name, field in block.model_fields.items()}
     inside = {name: f"{field}.{name}" for field, kind in fields.items() for block in _blocks_in(kind) for name in block.model_fields}
     known = {name: name for kind in all_blocks().values() for name in kind.model_fields}
+    if key in known and not fields:
+        return " here; it belongs to another block"
     for names in (dict(zip(fields, fields, strict=True)), inside, {} if fields else known):
         if close := get_close_matches(key, sorted(names), n=1, cutoff=0.75):
             return f" (did you mean {names[close[0]]}?)"

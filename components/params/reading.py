@@ -242,7 +242,8 @@ def _load(path: str | Path) -> Params:
 def studies_beside(path: str | Path = FILE) -> Any:
     """What the studies' files of a params file say as one document, unchecked; None where there are none."""
     root = Path(path).parent
-    if strange := [*(root / STUDY_FOLDER).glob("[!.]*.yml")]:
+    named = (root / STUDY_FOLDER).glob("[!.]*")
+    if strange := [path for path in named if path.suffix != ".yaml" and re.search(r"\.ya?ml(\.txt)?$", path.name, re.I)]:
         raise SesameError(f"{STUDY_FOLDER / strange[0].name}: a study is NAME.yaml; rename it")
     if nameless := [path for path in files(root) if path.parent == STUDY_FOLDER and not re.fullmatch(NAME, path.stem)]:
         raise SesameError(

@@ -113,11 +113,14 @@ def _without_recipe(raw: dict[str, Any]) -> Iterator[str]:
 
 
 def _declared_twice(raw: dict[str, Any]) -> Iterator[str]:
-    """Names that two sections give to one folder of data/, and alignments that are their own control."""
+    """Names that two sections give to one folder of data/ or to a row of tables, and alignments that are their own control."""
     for folder, sections in OUTPUTS.items():
         for section, other in combinations(sections, 2):
             for name in sorted(_entries(raw, section).keys() & _entries(raw, other).keys()):
                 yield f"{other}.{name}: {section}.{name} has the same name, and both would be written to data/{folder}/{name}"
+    for number, name in enumerate(_list(raw, "finetune", "models")):
+        if name in _list(raw, "baselines", "methods"):
+            yield f"finetune.models[{number}]: {name} is a baseline, too (baselines.methods), and tables have both; rename the model"
     alignments = _entries(raw, "alignments")
     for name in alignments:
         if name in (controls := _list(alignments, name, "controls")):

@@ -145,7 +145,7 @@ class LearningRates(Block):
 class Study(Block):
     """A study: variants of a model on the same data, tasks, seeds and budget. `sesame study NAME` runs it."""
 
-    question: str
+    question: Annotated[str, Field(min_length=1)]
     """The question of the study, for its page."""
     model: Annotated[Name, Refers(("models",))]
     """The name of an entry of `models`: the model that is varied."""

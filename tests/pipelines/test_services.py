@@ -253,6 +253,23 @@ def test_an_mlflow_server_for_the_network(tmp_path):
         server.wait()
 
 
+def test_a_server_that_nobody_knows_any_more_ends(tmp_path):
+    """As where `.sesame` was deleted: `sesame down` would not find it. One that is listed goes on."""
+    known, page = tmp_path / "services.json", "http://127.0.0.1:1"
+    code = f"""
+import pathlib, time
+from pipelines.machines.mlflow_app import end_when_forgotten
+end_when_forgotten(["{page}"], pathlib.Path("{known}"), every=0.2)
+time.sleep(60)
+"""
+    known.write_text(json.dumps({"prefect": {"pid": 1, "created": 0.0, "page": page}}))
+    server = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.wait(timeout=3)
+    known.unlink()
+    assert server.wait(timeout=60) == -signal.SIGTERM
+
+
 def test_an_address_without_a_scheme_is_one_line(bare):
     bare.stages("  a: {cmd: echo > a.out, outs: [a.out]}")
     for command in ("run", "up", "status"):

@@ -68,7 +68,7 @@ def check(name: str, documents: dict[str, int], splits: params.Splits, dropped: 
         if share and not documents[split]:
             raise SesameError(
                 f"corpora.{name}: no document of {total} fell into {split} "
-                f"(splits are by document: valid {splits.valid}, test {splits.test}); "
+                f"(splits are by document: valid {splits.valid}, test {splits.test}; dropped: {format_counts(dropped)}); "
                 "set larger shares in its `splits`, read more, or read smaller documents (`document: blank_line` or `line` of format text)"
             )
 

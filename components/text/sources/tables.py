@@ -139,7 +139,8 @@ def _jsonl(file: SourceFile, table) -> Iterator[tuple[str, Row]]:
                 cure = "set `errors: replace`" if hasattr(table, "errors") else "write the whole pair, or U+FFFD"
                 raise SesameError(f"{place}: half of a surrogate pair (\\ud800 to \\udfff), which is no text; {cure}") from None
         if not isinstance(row, dict):
-            raise SesameError(f"{place}: a JSON object expected, {type(row).__name__} found")
+            cure = "; write an object a line (`jq -c '.[]'`)" if isinstance(row, list) else ""
+            raise SesameError(f"{place}: a JSON object expected, {type(row).__name__} found{cure}")
         yield place, row
 
 

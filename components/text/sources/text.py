@@ -15,6 +15,7 @@ BINARY = {
     b"\xfd7zXZ\0": "compressed by xz; decompress it first",
     b"BZh91AY&SY": "compressed by bzip2; decompress it first",
     b"PK\x03\x04": "a zip archive; name the files in it by `members`, or save a spreadsheet as CSV",
+    b"version https://git-lfs": "a pointer of Git LFS; bring the file itself (`git lfs pull`)",
     b"\xff\xfe": "UTF-16; convert it (`iconv -f utf-16 -t utf-8`)",
     b"\xfe\xff": "UTF-16; convert it (`iconv -f utf-16 -t utf-8`)",
 }
@@ -43,7 +44,7 @@ def lines(file: SourceFile, errors: Literal["strict", "replace"] = "strict") -> 
         for number, raw in enumerate(stream, start=1):
             if number == 1:
                 if found := next((cure for first, cure in BINARY.items() if raw.startswith(first)), None):
-                    raise SesameError(f"{file.name}: no UTF-8 text: it is {found}")
+                    raise SesameError(f"{file.name}: no text: it is {found}")
                 raw = raw.removeprefix(BOM)
                 if b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):  # all of the file
                     raise SesameError(

@@ -29,8 +29,6 @@ class Champion:
 
 def best(all_params: params.Params, study: str) -> Champion:
     """The variant and seed with the highest mean score on dev; test scores play no role."""
-    if not all_params.studies[study].tasks:
-        raise SesameError(f"study {study} has no tasks, and a champion is chosen by its scores on their dev splits")
     champions = []
     for variant in tables.variants(all_params, study):
         if all_params.studies[study].variants[variant].init == "random":

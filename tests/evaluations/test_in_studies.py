@@ -16,8 +16,9 @@ from components.evaluations.minimal_pairs.evaluation import is_right
 from components.evaluations.one_model import write_items
 from components.stages import registry
 from components.studies import __main__ as study_stage
-from components.studies import champion, milestones, readings, tables, transfer
+from components.studies import milestones, readings, tables, transfer
 from components.studies import variant as training
+from pipelines import studies as printed
 from tests.conftest import ran, tiny_params
 from tests.evaluations.test_evaluate import asking  # noqa: F401  (a fixture)
 
@@ -56,7 +57,7 @@ def test_a_study_without_tasks(asking):  # noqa: F811
     assert "pairs by log_probability" in Path("data/report/studies/speed.html").read_text()
     assert compared["pairs", "slow"]["difference"] == pytest.approx(table.loc["slow", "pairs"] - table.loc["fast", "pairs"], abs=1e-5)
     with pytest.raises(SesameError, match="study speed has no tasks, and a champion is chosen by"):
-        champion.best(params.check(raw), "speed")
+        printed.champion("speed")
 
 
 def test_groups_count_the_same_among_the_items_that_all_variants_read(tmp_path, monkeypatch):

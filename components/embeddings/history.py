@@ -140,10 +140,10 @@ def known_shifts(rows: list[dict], beyond: np.ndarray, shared: list[str], histor
     The sign test counts words, each by most of its shifts: shifts of one word share its vectors, so they are no independent cases. It
     leaves ties out, as shifts without a trend are.
     """
-    rows = [row for row in rows if row["as_known"] is not None]
+    all_rows, rows = rows, [row for row in rows if row["as_known"] is not None]
     known = np.array([word in history.known for word in shared])
     right = sum(row["as_known"] for row in rows)
-    figures: dict = {"pairs": len(rows), "as_known": right, "words": int(known.sum())}
+    figures: dict = {"pairs": len(rows), "as_known": right, "without_trend": len(all_rows) - len(rows), "words": int(known.sum())}
     votes = Counter()
     for row in rows:
         votes[row["word"]] += 1 if row["as_known"] else -1

@@ -93,7 +93,7 @@ def test_a_shift_without_a_trend_is_no_vote():
     rows = history.shifts("war", block, spaces, dict.fromkeys(periods, words))
     assert [row["as_known"] for row in rows] == [None, None]
     figures = history.known_shifts(rows, np.array([0.1, 0.2, 0.3]), [*words], block)
-    assert (figures["pairs"], figures["as_known"]) == (0, 0) and "sign_test_p" not in figures
+    assert (figures["pairs"], figures["as_known"], figures["without_trend"]) == (0, 0, 2) and "sign_test_p" not in figures
 
 
 def test_periods_that_do_not_fit_are_one_line(centuries):

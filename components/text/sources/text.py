@@ -57,6 +57,6 @@ def lines(file: SourceFile, errors: Literal["strict", "replace"] = "strict") -> 
             except UnicodeDecodeError as error:
                 raise SesameError(
                     f"{file.name}, line {number}: invalid UTF-8 (byte 0x{raw[error.start]:02x} at {error.start}); "
-                    "convert the file (`iconv -f cp1252 -t utf-8`, where it is from Windows or latin1), or set `errors: replace` in its "
-                    "reader, which loses these characters"
+                    "convert the file (`iconv -f cp1252 -t utf-8`, where it is from Windows or latin1), or set `errors: replace` in the "
+                    "reader of a corpus, which loses these characters"
                 ) from None

@@ -252,6 +252,11 @@ def right(model: str, evaluation: str) -> str:
     return above_random(find("evaluations", model=model, evaluation=evaluation, group="all"))
 
 
+def metric(stage: str, key: str) -> str:
+    """A figure of a stage's metrics: `0.526`."""
+    return f"{read_json(REPORT / 'metrics.json')[stage][key]:.3f}"
+
+
 def probed(model: str, evaluation: str) -> str:
     """The score of a probe on the best layer: `0.749, 0.616 from random weights`; of a task as `snli_probe`."""
     file = "sentence_probes" if evaluation.endswith("_probe") else "probes"
@@ -316,7 +321,7 @@ FIGURES = {
     "probed": probed, "attended": attended,
     "right": right, "score": score, "gain": gain, "learning": learning, "calibration": calibration, "precision": precision,
     "unseen": unseen, "less_first": less_first, "moved": moved, "novel": novel, "spent": spent,
-    "digits": digit,
+    "digits": digit, "metric": metric,
 }  # fmt: skip
 
 
@@ -324,7 +329,7 @@ def filled(text: str) -> str:
     """A text with its tables and figures filled in."""
     marker = re.compile(r"<!-- table: (\w+) ?(\w*) -->\n.*?<!-- end -->", re.S)
     text = marker.sub(lambda match: f"{match[0].partition(chr(10))[0]}\n\n{TABLES[match[1]](*match[2].split())}\n\n<!-- end -->", text)
-    figure = re.compile(rf"<!-- ({'|'.join(FIGURES)}): ([\w ]+) -->.*?<!-- end -->")
+    figure = re.compile(rf"<!-- ({'|'.join(FIGURES)}): ([\w@ ]+) -->.*?<!-- end -->")
     return figure.sub(lambda match: f"<!-- {match[1]}: {match[2]} -->{FIGURES[match[1]](*match[2].split())}<!-- end -->", text)
 
 

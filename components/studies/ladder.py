@@ -29,8 +29,8 @@ class Rung:
     @property
     def verdict(self) -> str:
         if self.predicted.low <= self.measured <= self.predicted.high:
-            return "as foretold"
-        return "lower than foretold" if self.measured < self.predicted.low else "higher than foretold"
+            return "as predicted"
+        return "lower than predicted" if self.measured < self.predicted.low else "higher than predicted"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Ladder:
     @property
     def sentence(self) -> str:
         outcomes = [f"{rung.variant} {rung.verdict} ({rung.measured:.2f}; {rung.predicted.shown})" for rung in self.rungs]
-        text = f"Loss fitted to {self.fitted} variants, the rest foretold: {'; '.join(outcomes)}."
+        text = f"Loss fitted to {self.fitted} variants, the rest predicted: {'; '.join(outcomes)}."
         size = self.surface.size_exponent
         if size is None:
             return f"{text} Neither size nor tokens bring anything."

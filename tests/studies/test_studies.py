@@ -626,7 +626,7 @@ def test_bits_of_sentences_are_compared_within_one_rule(monkeypatch):
 LEFT_TO_RIGHT = {"architecture": {"name": "decoder"}, "objective": {"name": "clm"}}
 
 
-def test_a_ladder_tells_what_it_foretold():
+def test_a_ladder_tells_what_it_predicted():
     import pandas as pd
 
     block = CHECKED.studies["rate"].model_copy(update={"ladder": ["up", "off"]})
@@ -638,11 +638,11 @@ def test_a_ladder_tells_what_it_foretold():
     ])  # fmt: skip
     reads = dict.fromkeys(frame["variant"], "left_to_right")
     found = ladder.climb(block, frame, reads)
-    assert [(rung.variant, rung.verdict) for rung in found.rungs] == [("up", "as foretold"), ("off", "lower than foretold")]
+    assert [(rung.variant, rung.verdict) for rung in found.rungs] == [("up", "as predicted"), ("off", "lower than predicted")]
     assert (
         found.fitted == 9
-        and "up as foretold (3.06; 3.06 [3.0" in found.sentence
-        and "off lower than foretold (2.06; 3.06" in found.sentence
+        and "up as predicted (3.06; 3.06 [3.0" in found.sentence
+        and "off lower than predicted (2.06; 3.06" in found.sentence
     )
     of_ten_times = r"Of ten times the compute the fit would put a factor \S+ \[(\S+), (\S+)\] into parameters"
     [share] = re.findall(of_ten_times, found.sentence)

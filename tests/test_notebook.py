@@ -1,9 +1,11 @@
 """Models and scores from Python, in the project's folder, and out of MLflow in a process that has never heard of it."""
 
 import re
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import mlflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -71,7 +73,8 @@ def test_a_text_that_is_too_long_loses_no_other(models):
     from components.notebook.served import Served
 
     served = Served()
-    served.load_context(SimpleNamespace(artifacts={"model": str(models / "data/models/gpt")}))
+    (models / "code.sha256").write_text(notebook.code_digest())
+    served.load_context(SimpleNamespace(artifacts={"model": str(models / "data/models/gpt"), "code": str(models / "code.sha256")}))
     rows = served.predict(None, pd.DataFrame({"text": [TEXT, TEXT * 20]}))
     assert rows["log_probability"].notna().tolist() == [True, False]
     assert [np.isfinite(vector).all() for vector in rows["vector"]] == [True, False] and len(set(map(len, rows["vector"]))) == 1
@@ -133,6 +136,13 @@ def test_a_logged_model_is_loaded_where_no_checkout_is(models, name, tmp_path_fa
         run.model(Path("data/models", name), name)
     assert run.id
     right = notebook.load(name).log_probability("the dog")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*was logged with other code")
+        mlflow.pyfunc.load_model(f"runs:/{run.id}/{name}")
+    for digest in models.rglob("code.sha256"):
+        digest.write_text("of a later version")
+    with pytest.warns(match=f"{name} was logged with other code than this process has imported, which answers now"):
+        mlflow.pyfunc.load_model(f"runs:/{run.id}/{name}")
     assert away(f"runs:/{run.id}/{name}", models, tmp_path_factory.mktemp("away")) == pytest.approx(right, abs=1e-4)
     tracking.client.cache_clear()
 

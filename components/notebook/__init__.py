@@ -1,5 +1,6 @@
 """Models and scores from Python, for notebooks (docs/python.md). Nothing is written."""
 
+import hashlib
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,14 @@ class Loaded:
             return {"prediction": value}
         shares = torch.tensor(logits[0]).softmax(0).tolist()
         return {"prediction": value, "probabilities": dict(zip(tuned.task.labels, shares, strict=True))}
+
+
+def code_digest() -> str:
+    """A digest of the sources of this package, as this process has imported it."""
+    package, digest = Path(__file__).parents[1], hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        digest.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def load(name: str, project: Path | str = ".") -> Loaded:

@@ -1,5 +1,6 @@
 """A model of data/models as an MLflow model: `components.notebook.logged` logs this file with the code it imports."""
 
+import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,7 @@ from mlflow.types import ColSpec, DataType, Schema
 from mlflow.types.schema import Array
 
 from components.core.errors import SesameError
-from components.notebook import Loaded
+from components.notebook import Loaded, code_digest
 
 SIGNATURE = ModelSignature(
     Schema([ColSpec(DataType.string, "text")]),
@@ -22,6 +23,11 @@ class Served(PythonModel):
     text that is longer than the model reads."""
 
     def load_context(self, context):
+        # Python has one package of a name in a process: of two models that were logged with different code, the second gets the first one's
+        if Path(context.artifacts["code"]).read_text() != code_digest():
+            name = Path(context.artifacts["model"]).name
+            said = f"{name} was logged with other code than this process has imported, which answers now: load it in a process of its own"
+            warnings.warn(said, stacklevel=2)
         self.loaded = Loaded(Path(context.artifacts["model"]))
 
     def predict(self, context, model_input: pd.DataFrame, params=None):

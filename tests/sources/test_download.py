@@ -352,6 +352,12 @@ def test_a_link_to_a_folder_above_brings_no_file_twice(tmp_path, monkeypatch):
     (tmp_path / "texts/a.txt").write_text("a")
     (tmp_path / "texts/deep/up").symlink_to(tmp_path / "texts")
     assert list(contents(FilesSource(kind="files", paths=["texts/**/*.txt"]))) == ["texts/a.txt"]
+    for name in ("one", "two", "three"):  # of which `glob` makes more paths than can be listed
+        Path("texts", name).symlink_to(".")
+    Path("texts/deep/.hidden").mkdir(parents=True)
+    for place in ("deep/b.txt", "deep/.hidden/c.txt"):
+        Path("texts", place).write_text("more")
+    assert list(contents(FilesSource(kind="files", paths=["texts/**/*.txt"]))) == ["texts/a.txt", "texts/deep/b.txt"]
 
 
 def test_an_unreadable_name_in_an_address_stays_inside_the_downloads(server):

@@ -14,7 +14,27 @@ def matches(pattern: str) -> list[str]:
     """What is at a path or glob, `~` being the user's folder. A path that is there is no glob: `text[1].txt` would be `text1.txt`, another
     file."""
     pattern = os.path.expanduser(pattern)
-    return [pattern] if Path(pattern).is_file() else glob.glob(pattern, recursive=True)
+    if Path(pattern).is_file():
+        return [pattern]
+    parts = pattern.split("/")
+    if "**" not in parts:
+        return glob.glob(pattern)
+    above, below = "/".join(parts[: parts.index("**")]), "/".join(parts[parts.index("**") + 1 :]) or "*"
+    bases = glob.glob(above + "/") if above or pattern.startswith("/") else ["."]
+    found = (path for base in bases for folder in _folders(base) for path in matches(os.path.join(glob.escape(folder), below)))
+    return [path.removeprefix("./") for path in found]
+
+
+def _folders(base: str) -> Iterator[str]:
+    """A folder and those below it, through links, each once: `glob` goes round and round two links to folders above."""
+    seen = set()
+    for folder, below, _ in os.walk(base, followlinks=True):
+        if (real := os.path.realpath(folder)) in seen:
+            below.clear()
+            continue
+        seen.add(real)
+        below[:] = sorted(name for name in below if not name.startswith("."))  # as `glob` leaves hidden ones out
+        yield folder
 
 
 def open_files(source: params.FilesSource) -> Iterator[SourceFile]:

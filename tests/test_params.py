@@ -127,7 +127,7 @@ MORE = {
             ],
             "finetune.models[3]: majority is a baseline, too (baselines.methods), and tables have both; rename the model",
         ),
-        (lambda raw: raw["models"]["bert"].update(prompts=["x" * 999]), f"models.bert: prompt '{'x' * 60}' has no [MASK]; mark the place"),
+        (lambda raw: raw["models"]["bert"].update(prompts=["x" * 999]), f"models.bert: prompt '{'x' * 60}'... has no [MASK]; mark"),
         (
             lambda raw: raw["studies"]["rate"].update(learning_rates={"factors": [0.5, 0.5000001], "seed": 9}),
             "studies.rate.learning_rates: factors: two of [0.5, 0.5000001] are 0.5 when written with six digits; list one of them",
@@ -801,6 +801,12 @@ def test_variants_that_are_the_same_and_texts_that_yaml_takes_for_others_are_sai
         study["variants"]["again"] = {"start": "15"} | tuned  # the models of 15, tuned as those are
         with pytest.raises(SesameError, match="studies.rate.variants.again: it is the same as 15, so that their difference is noise"):
             params.check(raw)
+    raw = tiny_params()
+    variants = raw["studies"]["rate"]["variants"]
+    for name, rate in (("slow", 0.001), ("fast", 0.01)):  # tuned on another task first, at two rates, and then once more
+        by = {"name": "tuned", "recipe": raw["finetune"]["recipes"]["bert"] | {"learning_rate": rate}}
+        variants |= {name: {"start": "15", "on": "tasks/same", "by": by}, f"{name}_again": {"start": name, "recipe": {"epochs": 3}}}
+    params.check(raw)
     for wrong, said in ((2026, "(it is 2026)"), (date(2026, 1, 1), "(it is the date 2026-01-01)"), (False, "(it is False)")):
         raw = tiny_params()
         raw["tasks"]["same"]["labels"] = ["no", wrong]
@@ -812,6 +818,7 @@ def test_variants_that_are_the_same_and_texts_that_yaml_takes_for_others_are_sai
 @pytest.mark.parametrize(
     ("derived", "said"),
     [
+        ({"name": "truncated", "layers": "two"}, "layers: Input should be a valid integer, or a valid list (it is 'two')"),
         ({"name": "truncated", "layers": 0}, "layers: Input should be greater than 0 (it is 0)"),
         ({"name": "truncated", "layers": [[0]]}, "layers[0]: Input should be a valid integer (it is a list)"),
         ({"name": "distilled", "layers": "all"}, "layers: Input should be 'spread' or 'random', or a valid list (it is 'all')"),

@@ -127,8 +127,8 @@ def shifts(word: str, history: params.History, aligned: dict[str, np.ndarray], i
                 print(f"{word}: {other} is left out, since it is not in every period", flush=True)
                 continue
             cosines = [float(aligned[p][index[p][word]] @ aligned[p][index[p][other]]) for p in history.periods]
-            with_time = float(spearmanr(range(len(cosines)), cosines).statistic)
-            right = (with_time > 0) == (direction == "towards") if abs(with_time) > 1e-9 else None  # equal cosines have NaN
+            with_time = float(spearmanr(range(len(cosines)), cosines).statistic) if np.ptp(cosines) else 0.0
+            right = (with_time > 0) == (direction == "towards") if abs(with_time) > 1e-9 else None
             about = {"word": word, "direction": direction, "other": other}
             rows.append(about | dict(zip(history.periods, cosines, strict=True)) | {"with_time": with_time, "as_known": right})
     return rows

@@ -88,7 +88,7 @@ class Loaded:
 
 
 def code_digest() -> str:
-    """A digest of the sources of this package, as this process has imported it."""
+    """A digest of the sources on disk of the package that this process has imported."""
     package, digest = Path(__file__).parents[1], hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
         digest.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes())

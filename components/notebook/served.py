@@ -9,8 +9,9 @@ from mlflow.pyfunc import PythonModel
 from mlflow.types import ColSpec, DataType, Schema
 from mlflow.types.schema import Array
 
+from components import notebook
 from components.core.errors import SesameError
-from components.notebook import Loaded, code_digest
+from components.notebook import Loaded
 
 SIGNATURE = ModelSignature(
     Schema([ColSpec(DataType.string, "text")]),
@@ -24,7 +25,8 @@ class Served(PythonModel):
 
     def load_context(self, context):
         # Python has one package of a name in a process: of two models that were logged with different code, the second gets the first one's
-        if Path(context.artifacts["code"]).read_text() != code_digest():
+        known = getattr(notebook, "code_digest", None)  # that of before has none
+        if known is None or Path(context.artifacts["code"]).read_text() != known():
             name = Path(context.artifacts["model"]).name
             said = f"{name} was logged with other code than this process has imported, which answers now: load it in a process of its own"
             warnings.warn(said, stacklevel=2)

@@ -73,7 +73,7 @@ def check(p: Params) -> None:
     _seeds_are_independent(p)
     for name, evaluation in p.evaluations.items():
         if task := p.tasks.get(getattr(evaluation, "task", None)):
-            _probedtask_fits(f"evaluations.{name}", evaluation, task)
+            _probed_task_fits(f"evaluations.{name}", evaluation, task)
     for name, pair in p.alignments.items():
         sizes = {p.vectors[side].vector_size for side in (pair.source, pair.target) if side in p.vectors}
         if len(sizes) > 1:
@@ -166,9 +166,10 @@ def _study_fits(p: Params, name: str, study: Study) -> None:
             recipe = tuned(study, variant)
         except ValidationError as error:
             raise ValueError(f"{place}.recipe{first(error)}") from None
+        trained = study.variants[trained_by(study, variant)]
         begins = begun_by(study, trained_by(study, variant))
         examples = declared.train_examples or study.train_examples or p.finetune.train_examples
-        run = (model, recipe, begins, declared.init, examples, declared.on, declared.by)
+        run = (model, recipe, begins, declared.init, examples, trained.on, trained.by)
         key = tuple(part.model_dump_json() if isinstance(part, Block) else part for part in run)
         if (same := seen.setdefault(key, variant)) != variant:
             raise ValueError(f"{place}: it is the same as {same}, so that their difference is noise; leave one of them out")
@@ -277,7 +278,7 @@ def _tokenizer(p: Params, encoding: str) -> tuple[str, Tokenizer | None]:
     return name, p.tokenizers.get(name)
 
 
-def _probedtask_fits(place: str, evaluation: Evaluation, task: Task) -> None:
+def _probed_task_fits(place: str, evaluation: Evaluation, task: Task) -> None:
     if task.kind not in ("classification", "regression"):
         raise ValueError(f"{place}.task: {evaluation.task} is of kind {task.kind}; take a classification or a regression")
     if evaluation.split not in task.splits or not task.splits[evaluation.split].labelled:

@@ -21,6 +21,10 @@ OF_UNION = re.compile(r"(constrained|function)-[\w-]+|(dict|list|tuple|nullable|
 """What pydantic calls a type of several."""
 
 
+OTHER_TYPE = ("literal_error", "int_from_float")
+"""Mistakes, besides `..._type` and `..._parsing`, of a value that is of another type."""
+
+
 def where(location: tuple, raw: Any) -> str:
     """`('models', 'bert', 'architecture', 'encoder', 'num_heads')` -> `models.bert.architecture.num_heads`."""
     path, entered = "", True
@@ -52,12 +56,12 @@ def messages(error: ValidationError, raw: Any) -> list[str]:
         problems.setdefault(where(problem["loc"], raw), []).append(problem)
     lines = []
     for path, here in problems.items():
-        of_other_type = [problem for problem in here if problem["type"].endswith("_type") or problem["type"] == "literal_error"]
+        of_other_type = [problem for problem in here if problem["type"].endswith(("_type", "_parsing")) or problem["type"] in OTHER_TYPE]
         inside = any(other.startswith((f"{path}.", f"{path}[")) for other in problems)
         if len(of_other_type) < len(here) or inside:
             here = [problem for problem in here if problem not in of_other_type]
         elif len(here) > 1:
-            types = [problem["msg"].removeprefix("Input should be ") for problem in here]
+            types = [problem["msg"].removeprefix("Input should be ").partition(", unable to parse")[0] for problem in here]
             here = [{**here[0], "msg": f"Input should be {', or '.join(dict.fromkeys(types))}"}]
         lines += [f"{path}: {message(problem)}" if path else message(problem) for problem in here]
     return lines
@@ -117,14 +121,13 @@ def _meant(key: str, blocks: Sequence[type[Block]]) -> str:
     fields = {name: field.annotation for block in blocks for name, field in block.model_fields.items()}
     inside = {name: f"{field}.{name}" for field, kind in fields.items() for block in _blocks_in(kind) for name in block.model_fields}
     known = {name: name for kind in all_blocks().values() for name in kind.model_fields}
-    if key in known and not fields:
-        return " here; it belongs to another block"
+    elsewhere = " here; it belongs to another block" if key in known else ""
+    if elsewhere and not fields:
+        return elsewhere
     for names in (dict(zip(fields, fields, strict=True)), inside, {} if fields else known):
         if close := get_close_matches(key, sorted(names), n=1, cutoff=0.75):
             return f" (did you mean {names[close[0]]}?)"
-    if key in known:
-        return " here; it belongs to another block"
-    return f" (there are: {', '.join(sorted(fields))})" if 0 < len(fields) <= FEW else ""
+    return elsewhere or f" (there are: {', '.join(sorted(fields))})" if 0 < len(fields) <= FEW else ""
 
 
 def plain(problem: str) -> str:

@@ -142,7 +142,7 @@ class Splits(Block):
 class Corpus(Block):
     """Text from one or more sources, cleaned and split by document."""
 
-    language: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_, -]*$")]
+    language: Annotated[str, Field(pattern=r"^\w[\w ,/+-]*$")]
     """ISO 639-1, as `en`; of several languages any word."""
     licence: Annotated[str, Label()]
     """The licence as stated by the source; goes onto the data card."""

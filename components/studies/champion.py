@@ -28,7 +28,7 @@ class Champion:
 
 
 def best(all_params: params.Params, study: str) -> Champion:
-    """The variant and seed with the highest mean score on dev; test scores play no role."""
+    """The variant and seed of a study with tasks that have the highest mean score on dev; test scores play no role."""
     champions = []
     for variant in tables.variants(all_params, study):
         if all_params.studies[study].variants[variant].init == "random":

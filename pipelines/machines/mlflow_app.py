@@ -5,13 +5,9 @@ to visit could so read and change runs, and start some under `sesame serve`. The
 allowed origins only hide answers.
 """
 
-import json
 import os
 import signal
 import time
-from collections.abc import Collection
-from contextlib import suppress
-from pathlib import Path
 from threading import Thread
 from urllib.parse import urlsplit
 
@@ -20,9 +16,11 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from pipelines.machines.services import KNOWN, PAGES
+from pipelines.machines.services import PAGES
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+LOOK_SECONDS = 60.0
+"""Between two looks for the log."""
 
 
 class OwnPageOnly:
@@ -30,7 +28,7 @@ class OwnPageOnly:
 
     def __init__(self, app: ASGIApp):
         self.app, self.pages = app, set(os.environ[PAGES].split(","))
-        Thread(target=end_when_forgotten, args=(self.pages, KNOWN.resolve()), daemon=True).start()
+        Thread(target=end_when_forgotten, daemon=True).start()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" or self._welcome(Headers(scope=scope)):
@@ -48,18 +46,10 @@ class OwnPageOnly:
         return urlsplit(f"//{headers.get('host', '')}").hostname in LOOPBACK and (origin is None or origin in self.pages)
 
 
-def end_when_forgotten(pages: Collection[str], known: Path, every: float = 60.0) -> None:
-    """End this process when the list of servers has lost it, as where somebody has deleted `.sesame`: `sesame down` would not find it.
-
-    Two looks in a row must miss it, since the list is written anew now and then.
-    """
-    missed = 0
-    while missed < 2:
-        time.sleep(every)
-        listed = {}
-        with suppress(OSError, ValueError):
-            listed = json.loads(known.read_text())
-        missed = 0 if any(entry["page"] in pages for entry in listed.values()) else missed + 1
+def end_when_forgotten() -> None:
+    """End this process when the log that it writes to is deleted, as where somebody removes `.sesame`: `sesame down` would not find it."""
+    while os.fstat(1).st_nlink:
+        time.sleep(LOOK_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -30,8 +30,6 @@ PATIENCE = 600
 """Seconds that a server which lives gets to come up: ten are usual, and a busy or throttled machine needs minutes."""
 QUIET = 20
 """Seconds of them that pass without a word."""
-KNOWN = STATE / "services.json"
-"""The servers of this checkout."""
 PAGES = "SESAME_PAGES"
 """In the environment of a server of ours: the addresses under which its page may be open, with a comma between them."""
 
@@ -106,7 +104,7 @@ def foreign(service: Service) -> str | None:
 def _ours() -> dict[str, dict]:
     """Our servers that live: name -> pid, created, page."""
     with suppress(FileNotFoundError, ValueError):
-        return {name: entry for name, entry in json.loads(KNOWN.read_text()).items() if _lives(entry)}
+        return {name: entry for name, entry in json.loads((STATE / "services.json").read_text()).items() if _lives(entry)}
     return {}
 
 
@@ -117,7 +115,7 @@ def _lives(entry: dict) -> bool:
 
 
 def _write(entries: dict[str, dict]) -> None:
-    with output(KNOWN) as path:
+    with output(STATE / "services.json") as path:
         path.write_text(json.dumps(entries, indent=1) + "\n")
 
 

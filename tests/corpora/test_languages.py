@@ -77,8 +77,8 @@ def test_a_language_whose_documents_are_longer_than_its_share_is_not_lost(texts,
 
 
 def test_translations_are_documents_of_two_segments(texts, capsys):
-    (texts / "a.en").write_text("A dog runs. It is fast.\nA man sleeps.\n \nThe last one\nBerlin\n")
-    (texts / "a.de").write_text("Ein Hund rennt.\nEin Mann schläft.\nOhne Satz.\nDer letzte\nBerlin\n")
+    (texts / "a.en").write_text("A dog runs. It is fast.\nA man sleeps.\n \nThe last one\nBerlin\n\n")
+    (texts / "a.de").write_text("Ein Hund rennt.\nEin Mann schläft.\nOhne Satz.\nDer letzte\nBerlin\n\n")
     metrics = made([part("en-de", "a.en", "a.de", reader="parallel"), part("en", "en.txt")])
     documents = [document for split in corpora.SPLITS for document in corpora.read("data/corpora/small", split)]
     pairs = [document for document in documents if len(document) == 2]
@@ -86,8 +86,8 @@ def test_translations_are_documents_of_two_segments(texts, capsys):
         ["A dog runs. It is fast.", "Ein Hund rennt."], ["A man sleeps.", "Ein Mann schläft."],
         ["Berlin", "Berlin"], ["The last one", "Der letzte"],
     ]  # fmt: skip
-    assert metrics["dropped"]["short"] == 1 and metrics["words_by_language"]["en-de"] == 22
-    assert "1 of 5 lines are the same on both sides" in capsys.readouterr().out, "a file and its copy would be seen by it"
+    assert metrics["dropped"]["short"] == 2 and metrics["words_by_language"]["en-de"] == 22
+    assert "1 of 6 lines are the same on both sides" in capsys.readouterr().out, "a file and its copy would be seen by it"
 
 
 def test_a_row_of_translations_has_both_sides(texts, tokens):

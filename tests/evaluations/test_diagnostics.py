@@ -232,6 +232,7 @@ def with_regions(*regions: object, number: object = 1, first: str = "match") -> 
         (suite(items=[{"n": 1, "c": {"match": "xy", "mismatch": ["z"]}}]), "item 1, match: 'xy' is not a list of regions"),
         (suite(items=[{"n": 1, "c": "xy"}]), "item 1: 'xy' is not an object of conditions"),
         (suite(items=SUITE["items"] * 2), "suite number: item 1 is there twice"),
+        (suite(items=[], predictions=[{"formula": "(1;%match%) = (1;%mismatch%)"}]), "no items$"),
         (suite(predictions=[]), "suite number: its predictions are an empty list"),
         (suite(predictions=[{"formula": "(1;%match%) = (1;%mismatch%)"}]), "no items: all 1 predictions are of equal surprisal"),
     ],

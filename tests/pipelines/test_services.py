@@ -254,19 +254,21 @@ def test_an_mlflow_server_for_the_network(tmp_path):
 
 
 def test_a_server_that_nobody_knows_any_more_ends(tmp_path):
-    """As where `.sesame` was deleted: `sesame down` would not find it. One that is listed goes on."""
-    known, page = tmp_path / "services.json", "http://127.0.0.1:1"
-    code = f"""
-import pathlib, time
-from pipelines.machines.mlflow_app import end_when_forgotten
-end_when_forgotten(["{page}"], pathlib.Path("{known}"), every=0.2)
+    """As where `.sesame` was deleted with its log: `sesame down` would not find it."""
+    code = """
+import time
+from pipelines.machines import mlflow_app
+mlflow_app.LOOK_SECONDS = 0.1
+mlflow_app.OwnPageOnly(None)
+print("looks", flush=True)
 time.sleep(60)
 """
-    known.write_text(json.dumps({"prefect": {"pid": 1, "created": 0.0, "page": page}}))
-    server = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
-    with pytest.raises(subprocess.TimeoutExpired):
-        server.wait(timeout=3)
-    known.unlink()
+    with (tmp_path / "server.log").open("w") as log:
+        server = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=log, env=os.environ | {services.PAGES: "http://127.0.0.1:1"})
+    until(lambda: "looks" in (tmp_path / "server.log").read_text())
+    time.sleep(1)
+    assert server.poll() is None
+    (tmp_path / "server.log").unlink()
     assert server.wait(timeout=60) == -signal.SIGTERM
 
 

@@ -5,7 +5,7 @@ predicted from the start token; where a tokenizer has none (GPT-2), from the tok
 
     log_probability       of each token given those before it; for a model from right to left, given those after it;
                           for ELMo, the mean of both
-    pll_within_word_l2r   pseudo-log-likelihood: each token masked together with the rest of its word (Kauf and
+    pll_within_word_l2r   pseudo-log-likelihood: each token masked together with what follows of its word (Kauf and
                           Ivanova 2023)
     pll_original          each token masked on its own (Salazar et al. 2020), which overrates words of several tokens
     one_word              for pairs only (`score_pairs`): the word in which they differ is masked, two logits are compared
@@ -83,7 +83,7 @@ def score_spans(
     """Score spans of each sentence with the usual protocol: the log-probability of the tokens that begin in the span.
 
     From left to right each token has those before it as context; for a masked model only the tokens of the spans are masked,
-    each together with the rest of its word.
+    each together with what follows of its word.
 
     Args:
         spans: for each sentence its spans (first character, character after the last)
@@ -292,7 +292,7 @@ def _chain(
 def _masked(
     model: LanguageModel, tokenizer: AnyTokenizer, ids: list[list[int]], words: list[list[int]], selected: Sequence[np.ndarray] | None
 ) -> list[np.ndarray]:
-    """For each sentence the log-probabilities of its tokens, each masked, with `words` together with the rest of its word.
+    """For each sentence the log-probabilities of its tokens, each masked, with `words` together with what follows of its word.
     The sentences are in ascending order of length."""
     first = len(tokenizer.prefix)
     sentence = np.repeat(np.arange(len(ids)), [*map(len, ids)])

@@ -30,7 +30,7 @@ Cut = tuple[str, tuple[tuple[int, int], ...]]
 def prepare(folder: Path, block: Regions) -> dict:
     """Write the items; returns their number, in total and by suite. Predictions of equal surprisals, which no model fulfils
     exactly, are left out and counted. Raises SesameError for a malformed suite."""
-    items, equal = [], 0
+    items, asked, equal = [], 0, 0
     for file in sources.open_files(block.source):
         for name, suite in _suites(file):
             with _located(f"{file.name}, suite {name}"):
@@ -38,9 +38,10 @@ def prepare(folder: Path, block: Regions) -> dict:
                     raise ValueError("its name is empty")
                 new, left_out = _items(name, suite)
             items += new
+            asked += len(suite["items"])
             equal += left_out
     if not items:
-        reason = f": all {equal} predictions are of equal surprisal" if equal else ""
+        reason = f": all {equal} predictions are of equal surprisal" if asked else ""
         raise SesameError(f"{block.source.shown}: no items{reason}")
     storage.write_json(folder / FILE, items)
     suites = pd.Series([item["suite"] for item in items]).value_counts(sort=False).to_dict()

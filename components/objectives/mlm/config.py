@@ -35,7 +35,7 @@ class MaskedLM(MaskedInputs):
 
     def check_prompt(self, prompt: str) -> None:
         if "[MASK]" not in prompt:
-            raise ValueError(f"prompt {prompt[:60]!r} has no [MASK]; mark the place to fill with [MASK]")
+            raise ValueError(f"prompt {prompt[:60]!r}{'...' * (len(prompt) > 60)} has no [MASK]; mark the place to fill with [MASK]")
 
 
 Objective = MaskedLM

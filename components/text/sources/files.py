@@ -19,10 +19,11 @@ def matches(pattern: str) -> list[str]:
     parts = pattern.split("/")
     if "**" not in parts:
         return glob.glob(pattern)
-    above, below = "/".join(parts[: parts.index("**")]), "/".join(parts[parts.index("**") + 1 :]) or "*"
-    bases = glob.glob(above + "/") if above or pattern.startswith("/") else ["."]
-    found = (path for base in bases for folder in _folders(base) for path in matches(os.path.join(glob.escape(folder), below)))
-    return [path.removeprefix("./") for path in found]
+    above, below = "/".join(parts[: parts.index("**")]), "/".join(parts[parts.index("**") + 1 :] or "*")
+    if not above and not pattern.startswith("/"):
+        return [path.removeprefix("./") for path in matches(f"./{pattern}")]
+    bases = glob.glob(above + "/")
+    return [path for base in bases for folder in _folders(base) for path in matches(os.path.join(glob.escape(folder), below))]
 
 
 def _folders(base: str) -> Iterator[str]:

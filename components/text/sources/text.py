@@ -14,8 +14,9 @@ BINARY = {
     b"\x28\xb5\x2f\xfd": "compressed by zstd; decompress it first",
     b"\xfd7zXZ\0": "compressed by xz; decompress it first",
     b"BZh91AY&SY": "compressed by bzip2; decompress it first",
-    b"PK\x03\x04": "a zip archive; name the files in it by `members`, or save a spreadsheet as CSV",
+    b"PK\x03\x04": "a zip archive; unpack it, or save a spreadsheet as CSV",
     b"version https://git-lfs": "a pointer of Git LFS; bring the file itself (`git lfs pull`)",
+    b"\xff\xfe\0\0": "UTF-32; convert it (`iconv -f utf-32 -t utf-8`)",
     b"\xff\xfe": "UTF-16; convert it (`iconv -f utf-16 -t utf-8`)",
     b"\xfe\xff": "UTF-16; convert it (`iconv -f utf-16 -t utf-8`)",
 }

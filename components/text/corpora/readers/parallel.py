@@ -15,7 +15,7 @@ def read(source: params.Source, reader: params.ParallelReader) -> Iterator[Docum
     lines = copied = 0
     for pair in translations(source.shown, source, reader.errors):
         lines += 1
-        copied += len(set(pair)) == 1
+        copied += len(set(pair)) == 1 and bool(pair[0].strip())
         yield list(pair) if all(CONTROL.sub("", unescape(side)).strip() for side in pair) else []
     if copied:
         print(f"{source.shown}: {copied:,} of {lines:,} lines are the same on both sides")

@@ -317,7 +317,7 @@ MISTAKES = [
     Mistake("periods are not turned", "components/embeddings/history.py",
             "units[earlier] @ procrustes(units[earlier][here], rotated[onto][there])", "units[earlier]", named("time")),
     Mistake("a known shift goes either way", "components/embeddings/history.py",
-            'with_time > 0 if direction == "towards" else with_time < 0', "with_time != 0", named("time")),
+            '(with_time > 0) == (direction == "towards")', "with_time != 0", named("time")),
 
     Mistake("deals that are no deals", "components/embeddings/group.py",
             "distances(documents, rng.permutation(first)", "distances(documents, first",

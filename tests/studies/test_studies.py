@@ -482,7 +482,7 @@ def test_variants_go_on_from_others(project):
     and what DVC makes stages of."""
     change = {"objective": {"mlm_probability": 0.4}}
     variants = {
-        "15": {}, "on": {"start": "15", "budget": {"steps": 2}, "change": change}, "again": {"start": "on", "recipe": {"epochs": 2}},
+        "15": {}, "on": {"start": "15", "budget": {"steps": 2}, "change": change}, "again": {"start": "on", "recipe": {"epochs": 3}},
         "few": {"start": "15", "train_examples": 8}, "untrained": {"start": "15", "init": "random"},
     }  # fmt: skip
     everything = write(changed(studies__rate__variants=variants, studies__rate__contrasts=[["on", "untrained"]]))

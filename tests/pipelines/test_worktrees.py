@@ -256,7 +256,7 @@ def test_names_are_made_from_values():
     rates = ["bert.optimizer.learning_rate=0.001", "bert.optimizer.learning_rate=0.01"]
     assert names("models.bert.optimizer.learning_rate=1e-3,0.01") == rates
     assert names("finetune.seeds=[1, 2],[3]") == names("finetune.seeds=[1,2],[3]")
-    assert all(overrides.NAME.fullmatch(name) for name in names("finetune.seeds=[1],[2]", "corpora.general_en.language=en,'~^:.lock'"))
+    assert all(overrides.NAME.fullmatch(name) for name in names("finetune.seeds=[1],[2]", "corpora.general_en.licence=free,'~^:.lock'"))
     assert len(variants("seed=2,3", "energy.pue=1,2,3", sweep=True)) == 6
 
 

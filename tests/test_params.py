@@ -117,6 +117,7 @@ MORE = {
         ),
         (lambda raw: raw["models"]["bert"].update(budget={"seconds": 60}), "models.bert.budget.seconds: unknown key (there are: flops, "),
         (lambda raw: raw["models"]["bert"].update(budget={"token": 60}), "models.bert.budget.token: unknown key (did you mean tokens?)"),
+        (lambda raw: raw["models"]["bert"].update(retrievals=1), "models.bert.retrievals: unknown key here; it belongs to another block"),
         (lambda raw: raw.update(vocab_size=1), "vocab_size: unknown key here; it belongs to another block"),
         (lambda raw: raw["corpora"]["base"].update(language="“en”"), "corpora.base.language: String should match pattern"),
         (lambda raw: raw["studies"]["rate"].update(question=""), "studies.rate.question: String should have at least 1 character"),

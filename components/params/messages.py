@@ -121,13 +121,12 @@ def _meant(key: str, blocks: Sequence[type[Block]]) -> str:
     fields = {name: field.annotation for block in blocks for name, field in block.model_fields.items()}
     inside = {name: f"{field}.{name}" for field, kind in fields.items() for block in _blocks_in(kind) for name in block.model_fields}
     known = {name: name for kind in all_blocks().values() for name in kind.model_fields}
-    elsewhere = " here; it belongs to another block" if key in known else ""
-    if elsewhere and not fields:
-        return elsewhere
-    for names in (dict(zip(fields, fields, strict=True)), inside, {} if fields else known):
+    for names in (dict(zip(fields, fields, strict=True)), inside, {} if fields or key in known else known):
         if close := get_close_matches(key, sorted(names), n=1, cutoff=0.75):
             return f" (did you mean {names[close[0]]}?)"
-    return elsewhere or f" (there are: {', '.join(sorted(fields))})" if 0 < len(fields) <= FEW else ""
+    if key in known:
+        return " here; it belongs to another block"
+    return f" (there are: {', '.join(sorted(fields))})" if 0 < len(fields) <= FEW else ""
 
 
 def plain(problem: str) -> str:

@@ -6,6 +6,17 @@ from components.core.config import Block
 from components.models.common.config import ArchitectureBlock, Reads
 
 
+def quoted(prompt: str) -> str:
+    """A prompt as messages have it, cut where it is long."""
+    return f"{prompt[:60]!r}{'...' * (len(prompt) > 60)}"
+
+
+def check_has_gap(prompt: str) -> None:
+    """Raise ValueError for a prompt that a model which fills masks has nothing to do with."""
+    if "[MASK]" not in prompt:
+        raise ValueError(f"prompt {quoted(prompt)} has no [MASK]; mark the place to fill with [MASK]")
+
+
 class ObjectiveBlock(Block):
     """Settings of an objective."""
 

@@ -166,8 +166,8 @@ def _study_fits(p: Params, name: str, study: Study) -> None:
             recipe = tuned(study, variant)
         except ValidationError as error:
             raise ValueError(f"{place}.recipe{first(error)}") from None
-        trained = study.variants[trained_by(study, variant)]
-        begins = begun_by(study, trained_by(study, variant))
+        source = trained_by(study, variant)
+        begins, trained = begun_by(study, source), study.variants[source]
         examples = declared.train_examples or study.train_examples or p.finetune.train_examples
         run = (model, recipe, begins, declared.init, examples, trained.on, trained.by)
         key = tuple(part.model_dump_json() if isinstance(part, Block) else part for part in run)

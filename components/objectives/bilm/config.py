@@ -3,7 +3,7 @@
 from typing import Literal, Self
 
 from components.core.config import Size
-from components.objectives.config import ObjectiveBlock
+from components.objectives.config import ObjectiveBlock, quoted
 
 
 class BidirectionalLM(ObjectiveBlock):
@@ -19,7 +19,7 @@ class BidirectionalLM(ObjectiveBlock):
 
     def check_prompt(self, prompt: str) -> None:
         if prompt.count("*") != 2:
-            raise ValueError(f"prompt {prompt!r} must mark one *word*")
+            raise ValueError(f"prompt {quoted(prompt)} must mark one *word*")
 
     def row_length(self, max_length: int) -> int:
         return self.window

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import model_validator
 
 from components.core.config import Added
+from components.objectives.config import check_has_gap
 from components.objectives.examples.config import MaskedInputs
 
 
@@ -34,8 +35,7 @@ class MaskedLM(MaskedInputs):
         return self
 
     def check_prompt(self, prompt: str) -> None:
-        if "[MASK]" not in prompt:
-            raise ValueError(f"prompt {prompt[:60]!r}{'...' * (len(prompt) > 60)} has no [MASK]; mark the place to fill with [MASK]")
+        check_has_gap(prompt)
 
 
 Objective = MaskedLM

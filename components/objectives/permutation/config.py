@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.objectives.config import ObjectiveBlock
+from components.objectives.config import ObjectiveBlock, check_has_gap
 
 
 class PermutationLM(ObjectiveBlock):
@@ -21,8 +21,7 @@ class PermutationLM(ObjectiveBlock):
     """Tokens before a sequence that it attends to, without gradient; null: half the length of a sequence."""
 
     def check_prompt(self, prompt: str) -> None:
-        if "[MASK]" not in prompt:
-            raise ValueError(f"prompt {prompt[:60]!r}{'...' * (len(prompt) > 60)} has no [MASK]; mark the place to fill with [MASK]")
+        check_has_gap(prompt)
 
 
 Objective = PermutationLM

@@ -51,5 +51,5 @@ def open_files(source: params.FilesSource) -> Iterator[SourceFile]:
         if not matching:
             raise SesameError(f"files: nothing at {pattern!r} (looked in {Path.cwd()})")
         for path in matching:
-            paths.setdefault(os.path.realpath(path), path)  # a link to a folder above gives the same file forty times over
+            paths.setdefault(os.path.realpath(path), path)  # two patterns, or a link to a file, may find one file twice
     return (SourceFile(path, lambda path=path: open(path, "rb")) for path in paths.values())  # noqa: SIM115

@@ -20,6 +20,8 @@ class Side:
     """With each block of examples left out, (blocks, runs)."""
     drawn: bool = True
     """Whether the runs are random. False for a single deterministic run, which has no variance."""
+    groups: int = 0
+    """Groups of examples that are scored independently; 0 where the sampling of examples is ignored."""
 
     @property
     def runs(self) -> int:
@@ -38,7 +40,7 @@ class Side:
 
 
 def of_values(
-    values: np.ndarray, blocks: Sequence[np.ndarray], drawn: bool = True, weights: np.ndarray | None = None
+    values: np.ndarray, blocks: Sequence[np.ndarray], drawn: bool = True, weights: np.ndarray | None = None, groups: int = 0
 ) -> Side:  # fmt: skip
     """A side whose score is the mean over the examples of `values` (runs, examples), by `weights` (examples,) if given.
 
@@ -48,4 +50,4 @@ def of_values(
     values, count = values * weights, weights.sum()
     total = values.sum(1)
     without = [(total - values[:, block].sum(1)) / (count - weights[block].sum()) for block in blocks]
-    return Side(total / count, np.array(without).reshape(len(blocks), len(values)), drawn)
+    return Side(total / count, np.array(without).reshape(len(blocks), len(values)), drawn, groups)

@@ -138,16 +138,16 @@ def sides(
 
 def side(task: params.Task, metric: str, examples: Sequence[Example], runs: Sequence[Sequence[object]], drawn: bool = True) -> Side:
     """Score each run (one prediction per example), on all examples and with each block left out."""
-    blocks = blocks_of(examples)
+    blocks, groups = blocks_of(examples), len(tasks.cluster_indices(examples))
     if value := MEANS[task.kind].get(metric):
         values = [[value(task, example, prediction) for prediction, example in zip(run, examples, strict=True)] for run in runs]
-        return of_values(np.array(values), blocks, drawn)
+        return of_values(np.array(values), blocks, drawn, groups=groups)
     if task.kind == "text" and metric in CORPUS_LEVEL:
         counts = np.array([corpus_counts(task, metric, examples, run) for run in runs])  # (runs, examples, counts)
         total = counts.sum(1)
         without = [[score_of_counts(task, metric, run) for run in total - counts[:, block].sum(1)] for block in blocks]
         scores = [score_of_counts(task, metric, run) for run in total]
-        return Side(np.array(scores), np.array(without).reshape(len(blocks), len(runs)), drawn)
+        return Side(np.array(scores), np.array(without).reshape(len(blocks), len(runs)), drawn, groups)
     metric_function = METRICS[task.kind][metric]
 
     def score(run: Sequence[object], kept: np.ndarray) -> float:
@@ -156,7 +156,7 @@ def side(task: params.Task, metric: str, examples: Sequence[Example], runs: Sequ
 
     everything = np.arange(len(examples))
     without = [[score(run, np.setdiff1d(everything, block)) for run in runs] for block in blocks]
-    return Side(np.array([score(run, everything) for run in runs]), np.array(without).reshape(len(blocks), len(runs)), drawn)
+    return Side(np.array([score(run, everything) for run in runs]), np.array(without).reshape(len(blocks), len(runs)), drawn, groups)
 
 
 def blocks_of(examples: Sequence[Example]) -> list[np.ndarray]:
@@ -192,8 +192,8 @@ def difference(a: Side, b: Side, noise: Pooled | None = None) -> Difference:
     if variance:
         degrees = freedom(terms)
         margin, p = student.ppf(1 - LEVEL / 2, degrees) * sqrt(variance), 2 * student.sf(abs(middle) / sqrt(variance), degrees)
-    else:  # the sides are equal on all runs and examples
-        degrees, margin, p = nan, 0.0, float(middle == 0)
+    else:
+        degrees, (margin, p) = nan, without_variance(middle, min(a.groups, b.groups))
     return Difference(
         a.mean,
         b.mean,
@@ -206,6 +206,18 @@ def difference(a: Side, b: Side, noise: Pooled | None = None) -> Difference:
         degrees,
         noise is not None,
     )
+
+
+def without_variance(middle: float, groups: int) -> tuple[float, float]:
+    """Half the width of the interval, and p, where the difference is `middle` in each run and each of `groups` groups of examples.
+
+    A variance of 0 is an estimate, too: 5 of 5 right answers do not exclude a model that is wrong in a third of the cases. So the width is
+    the exact bound on the share of groups that differ (Clopper and Pearson 1934), for scores from 0 to 1, and p is the sign test's.
+    Where the sampling of examples is ignored, the interval has no width.
+    """
+    if not groups:
+        return 0.0, float(middle == 0)
+    return 1 - (LEVEL / 2) ** (1 / groups), min(1.0, 2 * 0.5**groups) if middle else 1.0
 
 
 def freedom(terms: Sequence[tuple[float, int]]) -> float:

@@ -76,7 +76,7 @@ def side(values: np.ndarray, weights: np.ndarray, drawn: bool = True, clusters: 
         blocks = np.array_split(generator(0).permutation(count), min(sides.BLOCKS, count))
         if clusters is not None:
             blocks = [np.flatnonzero(np.isin(numbers, block)) for block in blocks]
-    return sides.of_values(values, blocks, drawn, weights)
+    return sides.of_values(values, blocks, drawn, weights, int(count))
 
 
 def group_weights(groups: Sequence[str], values: np.ndarray) -> np.ndarray:

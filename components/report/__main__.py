@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -176,9 +177,11 @@ def reading(gains: list[dict], once: Sequence[str]) -> str:
         text += f" ({', '.join(higher[start])})" if higher[start] else ""
         text += f"; behind in {len(lower[start])} ({', '.join(lower[start])})" if lower[start] else ""
         if rest:
-            detectable = sorted(one.difference.detectable for one in compared if one.verdict == "not beyond noise")
-            ends = dict.fromkeys(f"{detectable[i]:.3f}" for i in (0, -1))
-            text += f"; {rest} within noise (a difference of {' to '.join(ends)} would by itself be found in four cases of five)"
+            within = [one.difference.detectable for one in compared if one.verdict == "not beyond noise"]
+            detectable = sorted(size for size in within if not isnan(size))
+            ends = dict.fromkeys(f"{detectable[i]:.3f}" for i in (0, -1) if detectable)
+            text += f"; {rest} within noise"
+            text += f" (a difference of {' to '.join(ends)} would by itself be found in four cases of five)" if ends else ""
         sentences.append(text + (f"; in {unclear} it can't be said (one seed, or an undefined score)." if unclear else "."))
     if not sentences:
         return "No model was compared with another start, such as random weights of its own architecture."

@@ -200,6 +200,9 @@ def test_a_text_begins_as_that_of_transformers(project, name, file):
             for source, ours in zip(sources, writer.write(sources, how, 4), strict=True):
                 expected = theirs.generate(torch.tensor([source]), max_new_tokens=6, do_sample=False, **options)[0, 1:].tolist()
                 assert ours == (expected[: expected.index(writer.end)] if writer.end in expected else expected) and ours[0] == 7
+    # version 4 reads config.json in place of a file that says it was made of it
+    written = json.loads((where / "generation_config.json").read_text())
+    assert not written.get("_from_model_config") and written["forced_bos_token_id"] == 7
 
 
 def test_rates_of_dropout_that_are_not_kept_are_said(project, capsys):

@@ -130,6 +130,26 @@ def test_many_seeds_of_one_test_set_give_welchs_interval_and_many_examples_of_on
     assert same.difference == 0 and same.low < 0 < same.high, "other seeds would have come out otherwise"
 
 
+@pytest.mark.parametrize("judged", ["task", "evaluation"])
+@pytest.mark.parametrize("size", [2, 5, 400])
+def test_examples_that_all_agree_do_not_exclude_another_one(size, judged):
+    """Of 5 right answers of 5 an error of one half is not excluded; two examples are too few for a verdict, 400 are enough."""
+    gold = rows(size)
+    wrong = [{"no": "yes", "yes": "no"}[row.label] for row in gold]
+
+    def runs(right: bool) -> Side:
+        if judged == "evaluation":
+            return evaluations.side(np.full((3, size), float(right)), np.ones(size))
+        return side(TASK, "accuracy", gold, [[row.label for row in gold] if right else wrong] * 3)
+
+    bound = stats.binomtest(0, size).proportion_ci(0.95, "exact").high
+    equal = difference(runs(True), runs(True))
+    assert (equal.low, equal.high, equal.p) == pytest.approx((-bound, bound, 1))
+    apart = difference(runs(True), runs(False))
+    assert apart.p == pytest.approx(stats.binomtest(size, size).pvalue) and apart.low == pytest.approx(1 - bound)
+    assert verdicts.verdicts([equal, apart]) == ["not beyond noise", "higher" if size == 400 else "not beyond noise"]
+
+
 def rows(size: int, per_group: int = 1) -> list[Example]:
     gold = np.random.default_rng(1).choice(["no", "yes"], size)
     return [Example(str(i), "a", "b", str(label), group=str(i // per_group) if per_group > 1 else None) for i, label in enumerate(gold)]

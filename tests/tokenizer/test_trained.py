@@ -124,6 +124,13 @@ def test_an_answer_is_cut_out_with_its_marks(kind, form, tmp_path, monkeypatch):
         assert extraction.predict(output, encoded, Batch([], None, [1], [0])) == [answer], kept
 
 
+def test_a_word_that_wordpiece_does_not_know_is_a_word(tmp_path, monkeypatch):
+    """Whole-word masking hid it together with the word before it, and a row of such words as one."""
+    own = trained_on(["the cat sat on the mat"], "wordpiece", tmp_path, monkeypatch)
+    [ids] = own.encode(["the \u0416\u0416 \u0416 cat"])
+    assert ids.count(UNK) == 2 and own.starts_word[ids].sum() == 4
+
+
 @pytest.fixture
 def made(project, request):
     """The tiny project with a tokenizer of this kind; its figures."""

@@ -115,6 +115,7 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
         if any(token is not None for token in forced.values()):
             of_writing = transformers.GenerationConfig.from_model_config(config)
             of_writing.update(**forced)
+            of_writing._from_model_config = False  # or version 4 makes it again from config.json, which has no forced tokens
             of_writing.save_pretrained(written)
         save_file(layout.restore(weights, architecture), written / "model.safetensors", metadata={"format": "pt"})
         (written / "README.md").write_text(card(name, kind, config.architectures[0], store.about(folder).lineage), encoding="utf-8")

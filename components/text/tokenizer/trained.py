@@ -14,7 +14,7 @@ from components import params
 from components.core.storage import write_json
 from components.core.words import ZERO_WIDTH
 from components.stages.outputs import read_json
-from components.text.tokenizer.contract import CLS, SEP, SPECIALS, Tokenizer
+from components.text.tokenizer.contract import CLS, SEP, SPECIALS, UNK, Tokenizer
 from components.text.tokenizer.fast import BYTES_OF_PIECES, FILE, SETTINGS, FastTokenizer
 
 MARK = "##"
@@ -53,6 +53,12 @@ class TrainedTokenizer(FastTokenizer, Tokenizer):
         else:
             pieces = [bytes(BYTE_OF[character] for character in token) for token in tokens]
         return [b""] * len(SPECIALS) + pieces
+
+    @cached_property
+    def starts_word(self) -> np.ndarray:
+        starts = super().starts_word
+        starts[UNK] = True  # of WordPiece, which makes a complete word unknown; byte-level BPE knows all
+        return starts
 
 
 def train(settings: params.Tokenizer, segments: Callable[[], Iterable[str]], folder: Path) -> None:

@@ -1,5 +1,6 @@
 """A tuned model with its head: asked from Python, and loaded by `transformers`' own pipeline."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,19 @@ def test_text_classification_loads_an_exported_classifier(project, tokens, start
     pairs = [{"text": PAIR[0], "text_pair": PAIR[1]}, {"text": "a dog", "text_pair": "some"}]  # the second is padded beside the first
     for alone, beside in zip(map(pipeline, pairs), pipeline(pairs, batch_size=2), strict=True):
         assert {own["label"]: own["score"] for own in beside} == pytest.approx({own["label"]: own["score"] for own in alone}, abs=1e-5)
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_an_exported_classifier_cuts_a_text_as_its_recipe_did(project, tokens, positions):
+    """It read on to the model's own length, which tuning never did."""
+    for file in Path("data/tasks/same").glob("*.jsonl"):  # of a text alone: a pair is cut otherwise
+        rows = [json.loads(line) | {"text_b": None} for line in file.read_text().splitlines()]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tune(tokens, "gpt", positions=positions, max_length=9)
+    CliRunner().invoke(cli.app, ["export", "gpt_same", "--classifier"], catch_exceptions=False)
+    pipeline = transformers.pipeline("text-classification", "data/export/gpt_same_classifier", top_k=None, truncation=True)
+    said = {answer["label"]: answer["score"] for answer in pipeline("a man " * 12)[0]}
+    assert said == pytest.approx(notebook.load("gpt_same").predict("a man " * 12)["probabilities"], abs=1e-5)
 
 
 @pytest.mark.parametrize(("start", "positions"), [("bert", "learned"), ("gpt", "learned"), ("gpt", "rotary")])

@@ -11,7 +11,9 @@ from components.core.errors import SesameError
 from components.derive.checkpoints import classifiers, hub, parity, pieces
 from components.models import store
 from components.params.models import ARCHITECTURES
+from components.stages.outputs import read_json
 from components.text.tokenizer import Tokenizer
+from components.text.tokenizer.fast import SETTINGS
 
 FOLDER = Path("data/export")
 
@@ -88,16 +90,19 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
             f"{name} reads characters of one form and case, with ids of its own (tokenizers' kind: characters), and transformers' {kind} "
             "reads any text by code points: the ids would differ"
         )
+    longest = tuned.recipe.max_length if tuned else architecture.max_length
     state = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] not in absent}
     transformers = parity.quiet_transformers()
     with storage.output(target) as written:
         written.mkdir(parents=True)
         if layout.code_points:
-            transformers.CanineTokenizer(model_max_length=architecture.max_length).save_pretrained(written)
+            transformers.CanineTokenizer(model_max_length=longest).save_pretrained(written)
         elif isinstance(tokens, Tokenizer):  # trained by Sesame
-            pieces.write(tokens, form, architecture.max_length, written, classifier)
+            pieces.write(tokens, form, longest, written, classifier)
         else:
             tokens.save(written)
+            if tuned:
+                storage.write_json(written / SETTINGS, read_json(written / SETTINGS) | {"model_max_length": longest})
         theirs = (transformers.CanineTokenizer if layout.code_points else transformers.PreTrainedTokenizerFast).from_pretrained(written)
         numbers = {f"{key}_token_id": getattr(theirs, f"{key}_token_id") for key in ("pad", "bos", "eos")}
         numbers |= {} if layout.code_points else {"vocab_size": tokens.vocab_size}

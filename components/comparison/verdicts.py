@@ -229,10 +229,17 @@ def verdicts(differences: Sequence[Difference]) -> list[str]:
     """For all comparisons of a table: `higher` or `lower` where a difference is beyond noise after Holm's correction, else `not beyond
     noise`; `one run` and `undefined` where there is no test."""
     words = ["undefined" if isnan(one.difference) or isnan(one.of_examples) else "one run" if isnan(one.p) else "" for one in differences]
-    tested = [i for i, word in enumerate(words) if not word]
-    for i, p in zip(tested, holm([differences[i].p for i in tested]), strict=True):
-        words[i] = "not beyond noise" if p >= LEVEL else "higher" if differences[i].difference > 0 else "lower"
-    return words
+    tested = [one for one, word in zip(differences, words, strict=True) if not word]
+    corrected = iter(beyond_noise([(one.difference, one.p) for one in tested]))
+    return [word or next(corrected) for word in words]
+
+
+def beyond_noise(tests: Sequence[tuple[float, float]]) -> list[str]:
+    """Of differences with their p-values: `higher`, `lower` or `not beyond noise`, after Holm's correction over all of them."""
+    corrected = holm([p for _, p in tests])
+    return [
+        "not beyond noise" if p >= LEVEL else "higher" if size > 0 else "lower" for (size, _), p in zip(tests, corrected, strict=True)
+    ]
 
 
 def holm(values: Sequence[float]) -> list[float]:

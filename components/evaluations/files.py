@@ -3,6 +3,8 @@
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from components.core.errors import SesameError
+from components.text.sources import tables
 from components.text.sources.file import SourceFile
 
 
@@ -11,6 +13,13 @@ class WithHeader(NamedTuple):
 
     header: bool = True
     fields: int | None = None
+
+
+def required_text(place: str, row: tables.Row, column: str) -> str:
+    """The text of a column. Raises SesameError where it is empty."""
+    if not (text := tables.text(place, row, column).strip()):
+        raise SesameError(f"{place}: column {column!r} is empty; fill it, or leave the row out")
+    return text
 
 
 def path_in_archive(file: SourceFile) -> PurePosixPath:

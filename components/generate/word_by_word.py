@@ -37,6 +37,9 @@ class WordByWord:
                 links.append(grid)
                 slots.append(slot + np.tile(np.arange(len(target)), len(source)))  # each target word has one source word
                 slot += len(target)
+        if not links:  # no pair has words on both sides
+            self.of = {}
+            return
         source, target = np.concatenate(links).T
         names = list(ids[1])
         best = most_probable(source, target, np.concatenate(slots), ROUNDS)

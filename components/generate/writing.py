@@ -157,6 +157,5 @@ def load(name: str, objective: params.Objective | None = None) -> Writer:
 
 def of_params(all_params: params.Params, name: str) -> Writer:
     """The writer of a model of params.yaml, or of another one in data/models."""
-    known = name in (*all_params.models, *all_params.checkpoints, *all_params.derived)
-    read = all_params.read_by(name) if known else []
+    read = all_params.read_by(name)
     return load(name, read[-1][1] if read else None)

@@ -39,9 +39,9 @@ def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
             overall.append(rows[-1])
         references |= measured.get("references", {})
         rows += [about | {"group": group, **figures} for group, figures in measured["groups"].items()]
-    for row, corrected in zip(overall, verdicts.holm([row["p"] for row in overall]), strict=True):
-        beyond = corrected < verdicts.LEVEL
-        row["verdict"] = "not beyond noise" if not beyond else "higher" if row["difference"] > 0 else "lower"
+    words = verdicts.beyond_noise([(row["difference"], row["p"]) for row in overall])
+    for row, word in zip(overall, words, strict=True):
+        row["verdict"] = word
     return pd.DataFrame(rows, columns=[*COLUMNS, *references]).astype({"error": float, "low": float, "high": float})
 
 

@@ -41,8 +41,9 @@ def figures(all_params: params.Params) -> dict[str, Figure]:
     if len(table := hubs(all_params)):
         drawn["hubs"] = plots.hubs(table)
     for name, history in all_params.histories.items():
-        if history.words:
-            drawn[f"history_{name}"] = plots.trajectories(csv(Path("data/align", name, "places.csv")), history.periods)
+        # none of the words may be frequent in every period
+        if history.words and len(places := csv(Path("data/align", name, "places.csv"))):
+            drawn[f"history_{name}"] = plots.trajectories(places, history.periods)
     return drawn
 
 
@@ -151,7 +152,7 @@ def alignment_table(frame: pd.DataFrame) -> pd.DataFrame:
         return [f"{form} [{form}, {form}]" % tuple(row[column] for column in columns) for _, row in frame.iterrows()]
 
     shown = frame[["pair", "method", "retrieval"]].assign(**{"P@1": interval("%.3f", "p1", "p1_low", "p1_high")})
-    shown["less the first method"] = interval("%+.3f", "less_first", "less_low", "less_high")
+    shown["minus the first method"] = interval("%+.3f", "less_first", "less_low", "less_high")
     others = {
         "p5": "P@5", "p10": "P@10", "mrr": "MRR", "mutual": "mutual", "p1_mutual": "P@1 mutual",
         "p1_unseen": "P@1 untaught", "queries_unseen": "of", "hub_skew": "hub skew",

@@ -297,6 +297,6 @@ def of_unknown_text(all_params: params.Params) -> list[str]:
 
 
 def csv(path: Path) -> pd.DataFrame:
-    """A table that a stage wrote. Raises SesameError where it is missing or broken."""
+    """A table that a stage wrote, empty where the stage had no row for it. Raises SesameError where it is missing or broken."""
     with reading(path):
-        return read_csv(path)
+        return read_csv(path) if path.read_text(encoding="utf-8").strip() else pd.DataFrame()

@@ -49,51 +49,57 @@ def readings(
     """Sentences on tasks without information (`blinded`), on the effects and on untrained variants (`idle`), and on unequal budgets and
     labelled examples where there are any. `units` are those of the measures, which say whether higher is worse."""
     block, last = all_params.studies[study], frame[frame["milestone"] == LAST]
-    base, others = last.iloc[0], last.iloc[1:]
     tested = [one for one in compared if one.milestone == LAST]
-    effects = []
-    for task in (LOSS, *block.measures):
-        for direction in ("higher", "lower"):
-            beyond = [one for one in tested if (one.task, one.verdict) == (task, direction)]
-            names = [f"{named(one, block.base)} ({one.difference.shown})" for one in beyond]
-            lower_is_better = task == LOSS or units.get(task) in LOWER_IS_BETTER
-            worse = " (worse)" if lower_is_better and direction == "higher" else ""
-            effects += [f"{task} is {direction}{worse} with {', '.join(names)}"] if names else []
-    count = {verdict: sum(one.verdict == verdict for one in tested) for verdict in ("one run", "undefined")}
-    when = " at the end of pre-training" if block.milestones else ""  # earlier models are not tested
-    outcome = "; ".join(effects) or "no difference is beyond the noise of seeds and examples"
-    sentence = f"Against {base['variant']}{when}: {outcome}."
-    sentence += not_beyond_noise(block, tested)
-    unlike = [
-        task for task in (LOSS, *block.measures)
-        if any(one.task == task and not one.difference.pooled for one in tested)
-    ]  # fmt: skip
-    if unlike:
-        sentence += (
-            f" The variants' spread over seeds differs on {', '.join(unlike)} (Bartlett's test), "
-            "so each interval there has the noise of its own two sides."
-        )
-    if count["one run"]:
-        sentence = "One seed says nothing of the noise of training: there is no verdict, and the intervals are of the examples alone."
-    if count["undefined"]:
-        sentence += f" In {count['undefined']} the score was undefined (constant predictions)."
-    unequal = []
-    for key, unit in (("tokens", "tokens"), ("steps", "steps"), ("flops", "FLOPs")):
-        rows = [f"{row['variant']} {row[key] / base[key]:.2g} ×" for _, row in others.iterrows() if abs(row[key] / base[key] - 1) > 0.1]
-        unequal += [f"in {unit} of pre-training {', '.join(rows)} the base's"] if rows else []
+    if any(one.verdict == "one run" for one in tested):
+        main = "One seed says nothing of the noise of training: there is no verdict, and the intervals are of the examples alone."
+    else:
+        main = effects(block, tested, units)
+    if undefined := sum(one.verdict == "undefined" for one in tested):
+        main += f" In {undefined} the score was undefined (constant predictions)."
     if idle:
         names = ", ".join(f"{variant} (loss {loss:.2f}, without context {guess:.2f})" for variant, (loss, guess) in idle.items())
         what = "No verdict on tasks for" if block.tasks else "Nothing about context was learned by"
-        sentence += f" {what} {names}: within {NEAR} nats of the best guess without context a model has not learned."
+        main += f" {what} {names}: within {NEAR} nats of the best guess without context a model has not learned."
     sentences = [
         f"{task} says nothing here: no variant is above a bag of words over the second text alone ({best:.3f}, {floor:.3f})."
         for task, (best, floor) in blinded.items()
     ]
-    sentences += [sentence, *beside_other_rules(all_params, study)]
-    sentences += [f"The budgets are not equal: {'; '.join(unequal)}."] if unequal else []
+    sentences += [main, *beside_other_rules(all_params, study), *unequal_budgets(last)]
     if block.learning_rates:
         sentences.append(learning_rates(rates_tried(all_params, study)))
     return sentences + ([labelled(all_params, study)] if any(variant.by for variant in block.variants.values()) else [])
+
+
+def effects(block: params.Study, tested: list[Comparison], units: Mapping[str, str]) -> str:
+    """Which measures are higher and lower with which variants, and which differences are within noise."""
+    beyond, measures = [], (LOSS, *block.measures)
+    for task in measures:
+        for direction in ("higher", "lower"):
+            names = [
+                f"{named(one, block.base)} ({one.difference.shown})" for one in tested if (one.task, one.verdict) == (task, direction)
+            ]
+            lower_is_better = task == LOSS or units.get(task) in LOWER_IS_BETTER
+            worse = " (worse)" if lower_is_better and direction == "higher" else ""
+            beyond += [f"{task} is {direction}{worse} with {', '.join(names)}"] if names else []
+    when = " at the end of pre-training" if block.milestones else ""  # earlier models are not tested
+    sentence = f"Against {block.base}{when}: {'; '.join(beyond) or 'no difference is beyond the noise of seeds and examples'}."
+    sentence += not_beyond_noise(block, tested)
+    if unlike := [task for task in measures if any(one.task == task and not one.difference.pooled for one in tested)]:
+        sentence += (
+            f" The variants' spread over seeds differs on {', '.join(unlike)} (Bartlett's test), "
+            "so each interval there has the noise of its own two sides."
+        )
+    return sentence
+
+
+def unequal_budgets(last: pd.DataFrame) -> list[str]:
+    """A sentence on the variants whose pre-training took over a tenth more or less than that of the base, the first row."""
+    base, others, unequal = last.iloc[0], last.iloc[1:], []
+    for key, unit in (("tokens", "tokens"), ("steps", "steps"), ("flops", "FLOPs")):
+        ratios = {row["variant"]: row[key] / base[key] for _, row in others.iterrows()}
+        rows = [f"{variant} {ratio:.2g} ×" for variant, ratio in ratios.items() if abs(ratio - 1) > 0.1]
+        unequal += [f"in {unit} of pre-training {', '.join(rows)} the base's"] if rows else []
+    return [f"The budgets are not equal: {'; '.join(unequal)}."] if unequal else []
 
 
 def beside_other_rules(all_params: params.Params, study: str) -> list[str]:
@@ -149,22 +155,29 @@ def labelled(all_params: params.Params, study: str) -> str:
     """The number of labelled examples that each variant has seen, with repetitions, of intermediate tasks and of the study's tasks."""
     block, shown = all_params.studies[study], []
     for variant in variants(all_params, study):
-        recipe, most = params.tuned(block, variant), block.variants[variant].train_examples or all_params.finetune.train_examples
-        sizes = [card(Path("data/tasks", task))["train"]["rows"] for task in block.tasks]
-        counts = sorted({recipe.epochs * min(most or size, size) for size in sizes})
-        seen = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
-        seen = f"at most {seen}" if recipe.patience else seen  # training may end before its last epoch
+        steps = [examples_of_a_task(all_params, study, variant)] if block.tasks else []
         ancestor: str | None = variant
         while ancestor is not None:  # intermediate tasks can follow each other
             if block.variants[ancestor].by:
                 examples = read_json(pretrained_folder(seeds(all_params, study, ancestor)[0]) / "metrics.json")["examples"]
-                seen = f"{', '.join(f'{count:,} of {task}' for task, count in examples.items())}, then {seen}"
+                steps.insert(0, ", ".join(f"{count:,} of {task}" for task, count in examples.items()))
             ancestor = block.variants[ancestor].start
-        shown.append(f"{variant} {seen}")
+        shown.append(f"{variant} {', then '.join(steps) or 'none'}")
+    of_task = " of the task itself" if block.tasks else ""
     return (
-        f"Labelled examples seen, each as often as it was: {'; '.join(shown)} of the task itself. FLOPs and seconds are with those of the "
-        "intermediate tasks; tokens, steps and losses are of the text before."
+        f"Labelled examples seen, counting repetitions: {'; '.join(shown)}{of_task}. FLOPs and seconds include those of the intermediate "
+        "tasks; tokens, steps and losses are those of the text before."
     )
+
+
+def examples_of_a_task(all_params: params.Params, study: str, variant: str) -> str:
+    """The number of labelled examples of a task of the study that a variant is tuned on, with repetitions; from the fewest to the most."""
+    block = all_params.studies[study]
+    recipe, most = params.tuned(block, variant), block.variants[variant].train_examples or all_params.finetune.train_examples
+    sizes = [card(Path("data/tasks", task))["train"]["rows"] for task in block.tasks]
+    counts = sorted({recipe.epochs * min(most or size, size) for size in sizes})
+    seen = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
+    return f"at most {seen}" if recipe.patience else seen  # training may end before its last epoch
 
 
 def unguarded(all_params: params.Params, study: str) -> list[str]:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from components import params
 from components.comparison import verdicts
+from components.core.errors import SesameError
 from components.core.frames import read_csv
 from components.evaluations.config import LOWER_IS_BETTER
 from components.evaluations.contract import side, weights_among
@@ -218,6 +219,9 @@ def scored_by_all(all_params: params.Params, study: str, evaluation: str) -> Sco
             runs[variant, milestone] = [read_csv(file) for file in files]
     values = {key: np.array([table["score"] for table in tables], float) for key, tables in runs.items()}  # (runs, items)
     known = np.isfinite(np.concatenate([*values.values()])).all(0)
+    if not known.any():
+        longer = f"each of {len(known):,} is longer than some variant reads"
+        raise SesameError(f"study {study}: no item of {evaluation} was scored by all variants ({longer}); give shorter ones")
     first = next(iter(runs.values()))[0]
     weights = weights_among(first["weight"].to_numpy(float), first.get("stratum"), known)
     return Scored(first[known], weights, {key: scores[:, known] for key, scores in values.items()})

@@ -187,12 +187,12 @@ NEGATION = "item\tcontext_aff\tcontext_neg\ttarget_aff\ttarget_neg\n"
         ("olmpics", OLMPICS | {"question": {"stem": "a [MASK]", "choices": [{"label": "A", "text": None}]}}, "'text' holds nothing"),
         ("olmpics", OLMPICS | {"answerKey": "C"}, "0 choices have the label 'C' of answerKey"),
         ("cprag", f"{CPRAG}A.\tB\tc\td\te\th\n", "constraint is 'h'; give H or L"),
-        ("cprag", f"{CPRAG}\tB\tc\td\te\tH\n", "context_s1 is empty; fill it"),
+        ("cprag", f"{CPRAG}\tB\tc\td\te\tH\n", "column 'context_s1' is empty; fill it"),
         ("role", f"{ROLE}1\ta\tb\thigh\n1\tc\tb\t0.5\n", "tgt_cloze is 'high'; give a number"),
         ("role", f"{ROLE}1\ta\tb\tnan\n1\tc\tb\t0.5\n", "tgt_cloze is 'nan'; give a number"),
         ("role", f"{ROLE}1\ta\tb\t0\n1\tc\tb\t0.0\n", "tgt_cloze is 0 in both contexts, so that neither is right; leave both rows out"),
         ("negation", f"{NEGATION}0\tA is (a|an)\tB\t\tinsect\n", "a choice of 'A is .*' is empty; fill it"),
-        ("negation", f"{NEGATION}0\t \tB\tfish\tinsect\n", "context_aff is empty; fill it"),
+        ("negation", f"{NEGATION}0\t \tB\tfish\tinsect\n", "column 'context_aff' is empty; fill it"),
     ],
 )
 def test_what_is_no_published_choice_is_one_line(reader, content, said, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 
 from components.core.errors import SesameError
 from components.evaluations.minimal_pairs import pairs, readers
+from components.evaluations.minimal_pairs.config import PairColumns
 from components.evaluations.minimal_pairs.pairs import Pair
 from components.text.sources.file import SourceFile
 
@@ -65,17 +66,17 @@ def test_a_table_of_ones_own(name):
         content = "\n".join(json.dumps({"right": right, "wrong": wrong}) for right, wrong in rows)
     else:
         content = "\n".join(("\t" if "tsv" in name else ",").join(row) for row in [("right", "wrong"), *rows])
-    found = list(readers.table([file(name, content)], readers.Columns("right", "wrong")))
+    found = list(readers.table([file(name, content)], PairColumns(good="right", bad="wrong")))
     assert found == [Pair(f"verbs-{i}", "verbs", "verbs", *row) for i, row in enumerate(rows)]
     with pytest.raises(SesameError, match=r"verbs.*(line|row) \d: no column 'good' \(there are: right, wrong\)"):
-        list(readers.table([file(name, content)], readers.Columns()))
+        list(readers.table([file(name, content)], PairColumns()))
 
 
 def test_a_table_that_is_none_is_a_line():
     with pytest.raises(SesameError, match=r"pairs\.xls: a suffix \.jsonl, \.tsv, \.csv"):
-        list(readers.table([file("pairs.xls", "")], readers.Columns()))
+        list(readers.table([file("pairs.xls", "")], PairColumns()))
     with pytest.raises(SesameError, match=r"pairs\.tsv, line 2: column 'bad' is empty; fill it"):
-        list(readers.table([file("pairs.tsv", "good\tbad\na\t")], readers.Columns()))
+        list(readers.table([file("pairs.tsv", "good\tbad\na\t")], PairColumns()))
 
 
 def test_published_sets():

@@ -133,33 +133,14 @@ def test_a_word_is_a_run_of_letters_and_digits(sentence, spans, words):
     assert alignment.word_of_tokens(sentence, spans) == words
 
 
-@torch.no_grad()
-def test_one_word_is_two_logits_of_one_reading(tokens):
-    model = built("bert", tokens).eval()
-    good = ["the dog sees the river", "the dog sees the extraordinary", "a man", "the dog sees a river", "a man the"]
-    bad = ["the the sees the river", "the dog sees the dog", "a man likes", "a dog sees the river", "a man a"]
-    right, wrong = scoring.one_word(model, tokens, good, bad)
-    assert right.scored.tolist() == wrong.scored.tolist() == [True, False, False, False, True]
-    ids = [[*tokens.prefix, *own, *tokens.suffix] for own in tokens.encode([good[0], bad[0]])]
-    [place] = [i for i, (one, other) in enumerate(zip(*ids, strict=True)) if one != other]
-    row = torch.tensor([ids[0]])
-    row[0, place] = MASK
-    likely = model.logits(model(row, torch.tensor([row.shape[1]]))[0, place]).log_softmax(0)
-    assert right.log_probability[0] == pytest.approx(float(likely[ids[0][place]]), rel=1e-5)
-    assert wrong.log_probability[0] == pytest.approx(float(likely[ids[1][place]]), rel=1e-5)
-    assert np.isnan(right.log_probability[1:4]).all()
-
-
 def test_pairs_are_their_sentences(tokens):
     own = [Pair("0", "a", "a", "the dog sees it", "the the sees it"), Pair("1", "a", "a", "a dog", "the the sees it")]
-    bert, gpt = built("bert", tokens), built("gpt", tokens)
+    gpt = built("gpt", tokens)
     right, wrong = scoring.score_pairs(gpt, tokens, own)
     for side, found in (("good", right), ("bad", wrong)):
         expected = scoring.score(gpt, tokens, [getattr(pair, side) for pair in own])
         np.testing.assert_allclose(found.log_probability, expected.log_probability, atol=1e-4)
         assert found.pieces.tolist() == expected.pieces.tolist()
-    right, wrong = scoring.score_pairs(bert, tokens, own, "one_word")
-    assert right.scored.tolist() == wrong.scored.tolist() == [True, False]
 
 
 @pytest.mark.parametrize("name", ["gpt", "bert"])
@@ -204,13 +185,11 @@ def test_what_goes_wrong_is_a_line(tokens):
         scoring.score(gpt, tokens, ["a"], "pll_original", name="gpt")
     with pytest.raises(
         SesameError,
-        match="bert has no log_probability: it reads both_sides; use pll_within_word_l2r or pll_original or",
+        match="bert has no log_probability: it reads both_sides; use pll_within_word_l2r or pll_original",
     ):
         scoring.score(bert, tokens, ["a"], "log_probability", name="bert")
     with pytest.raises(SesameError, match="protocol 'sum': log_probability, pll_within_word_l2r"):
         scoring.score(gpt, tokens, ["a"], "sum")
-    with pytest.raises(SesameError, match="one_word compares two sentences: call `score_pairs`"):
-        scoring.score(bert, tokens, ["a"], "one_word")
     with pytest.raises(SesameError, match="sentence 2 of 2, ' ', has no token"):
         scoring.score(gpt, tokens, ["a", " "])
     bert.absent = ["head_transform"]

@@ -186,6 +186,7 @@ def test_words_find_their_translations():
     chinese = [("他爱猫", "he loves cats"), ("他", "he"), ("猫", "cats"), ("他爱", "he loves"), ("我爱猫", "I love cats")]
     assert word_by_word.WordByWord(chinese).translate("他爱猫。") == "he loves cats 。"
     assert word_by_word.WordByWord([("cats", "猫"), ("he", "他")]).translate("he cats") == "他猫"
+    assert word_by_word.WordByWord([("cats", "")]).translate("he cats") == "he cats", "without a pair that has words on both sides"
 
 
 def test_words_without_blanks_are_the_longest_that_the_training_text_has_between_blanks():

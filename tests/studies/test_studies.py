@@ -556,7 +556,10 @@ def test_other_tasks_come_before_those_of_the_study(project):
     assert all(both[key] == before[key] for key in ("tokens", "steps", "perplexity")), "those of the text"
     reading = study_stage.study(everything, "rate", Run(None))["reading"]
     seen = "15 120; first 60 of twin, then 120; both 60 of twin, then 48 of same, 24 of twin, then 120; again 60 of twin, then 48 of same"
-    assert f"each as often as it was: {seen}" in reading and "24 of twin, then 180 of the task itself" in reading
+    assert f"Labelled examples seen, counting repetitions: {seen}" in reading and "24 of twin, then 180 of the task itself" in reading
+    alone = everything.model_copy(update={"studies": {"rate": everything.studies["rate"].model_copy(update={"tasks": []})}})
+    seen_before = readings.labelled(alone, "rate")  # a study of evaluations alone ended in an IndexError
+    assert "15 none; first 60 of twin; both 60 of twin, then 48 of same, 24 of twin; again" in seen_before and "itself" not in seen_before
     page = unescape(Path("data/report/studies/rate.html").read_text())
     assert "on: tasks/twin, by: {name: tuned, " in page and "train_examples: 30" in page and seen in page
 

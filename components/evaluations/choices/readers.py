@@ -6,7 +6,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from components.core.errors import SesameError
-from components.evaluations.files import WithHeader, path_in_archive
+from components.evaluations.files import WithHeader, path_in_archive, required_text
 from components.text.sources import tables
 from components.text.sources.file import SourceFile
 
@@ -78,7 +78,7 @@ CONSTRAINTS = {"H": "high constraint", "L": "low constraint"}
 def cprag(files: Iterable[SourceFile]) -> Iterator[Item]:
     """CPRAG-102: the expected word, one of the same category and one of another, grouped by the constraint of the context."""
     for place, row in _rows(files, "tsv"):
-        context = f"{_context(place, row, 'context_s1')} {_context(place, row, 'context_s2')}"
+        context = f"{required_text(place, row, 'context_s1')} {required_text(place, row, 'context_s2')}"
         words = [tables.text(place, row, key) for key in ("expected", "within_category", "between_category")]
         constraint = tables.text(place, row, "constraint")
         if constraint not in CONSTRAINTS:
@@ -95,7 +95,7 @@ def role(files: Iterable[SourceFile]) -> Iterator[Item]:
         words = [tables.text(place, row, "target") for row in (one, other)]
         if words[0] != words[1]:
             raise SesameError(f"{place}: its target differs from that of the next row; each two rows have the same word")
-        contexts = [continued(_context(place, row, "context"), words[0]) for row in (one, other)]
+        contexts = [continued(required_text(place, row, "context"), words[0]) for row in (one, other)]
         cloze = [_number(place, row, "tgt_cloze") for row in (one, other)]
         if cloze[0] == cloze[1]:
             raise SesameError(f"{place}: tgt_cloze is {cloze[0]:g} in both contexts, so that neither is right; leave both rows out")
@@ -111,7 +111,7 @@ def negation(files: Iterable[SourceFile]) -> Iterator[Item]:
     for place, row in _rows(files, "tsv"):
         words = [tables.text(place, row, key) for key in ("target_aff", "target_neg")]
         for answer, (key, group) in enumerate((("context_aff", "affirmed"), ("context_neg", "negated"))):
-            context = _context(place, row, key)
+            context = required_text(place, row, key)
             candidates = [continued(context.replace("(a|an)", "an" if AN.match(word) else "a"), word) for word in words]
             yield _checked(place, Item(group, candidates, answer))
 
@@ -130,12 +130,6 @@ def _list(place: str, row: tables.Row, column: str, of: str) -> list:
     if not isinstance(value := tables.value(place, row, column), list):
         raise SesameError(f"{place}: {column} is {value!r}; give a list of {of}")
     return value
-
-
-def _context(place: str, row: tables.Row, column: str) -> str:
-    if not (text := tables.text(place, row, column)).strip():
-        raise SesameError(f"{place}: {column} is empty; fill it, or leave the row out")
-    return text
 
 
 def _number(place: str, row: tables.Row, column: str) -> float:

@@ -37,15 +37,6 @@ def span_of_tokens(text: str, offsets: Sequence[tuple[int, int]], spans: Sequenc
     return np.array([next((i for i, (low, high) in enumerate(spans) if low <= start < high), -1) for start in starts], int)
 
 
-def single_word(good: list[int], bad: list[int], words: list[int], other_words: list[int]) -> int | None:
-    """The position at which the ids of a pair differ, if it is a single token and a complete word on both sides."""
-    if len(good) != len(bad):
-        return None
-    differ = [i for i, (one, other) in enumerate(zip(good, bad, strict=True)) if one != other]
-    complete = len(differ) == 1 and all(side.count(side[differ[0]]) == 1 for side in (words, other_words))
-    return differ[0] if complete else None
-
-
 SHARED = re.compile(rf"{WORD}|[^\w\s]")
 """A word with its combining marks, or another character."""
 Spans = list[tuple[int, int]]

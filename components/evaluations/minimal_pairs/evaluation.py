@@ -51,10 +51,8 @@ def _generated(corpus: Path, ngrams: NGrams, block: MinimalPairs) -> tuple[list[
 def _published(block: MinimalPairs) -> tuple[list[pairs.Pair], dict]:
     """Pairs of the source's files."""
     files = sources.open_files(block.source)
-    if block.reader == "table":
-        read = readers.table(files, readers.Columns(**(block.columns or PairColumns()).model_dump()))
-    else:
-        read = readers.READERS[block.reader](files)
+    own_table = block.reader == "table"
+    read = readers.table(files, block.columns or PairColumns()) if own_table else readers.READERS[block.reader](files)
     available = pairs.checked(read, block.source.shown)
     if not (most := block.pairs_per_paradigm):
         return available, {}

@@ -7,34 +7,22 @@ a function and its line in `READERS`.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from components.core.errors import SesameError
-from components.evaluations.files import WithHeader, path_in_archive
+from components.evaluations.files import WithHeader, path_in_archive, required_text
+from components.evaluations.minimal_pairs.config import PairColumns
 from components.evaluations.minimal_pairs.pairs import Pair
 from components.text.sources import tables
 from components.text.sources.file import SourceFile
 from components.text.sources.text import lines
 
-
-class Columns(NamedTuple):
-    """Names of a table's columns."""
-
-    good: str = "good"
-    bad: str = "bad"
-    paradigm: str | None = None
-    """None: the file's name is the paradigm."""
-    phenomenon: str | None = None
-    """None, or an empty field: each paradigm is its own phenomenon."""
-
-
-COLUMNS = Columns("good", "bad", "uid", "phenomenon")
+COLUMNS = PairColumns(paradigm="uid", phenomenon="phenomenon")
 """Of this project's copies of published sets."""
-BLIMP = Columns("sentence_good", "sentence_bad", "UID", "linguistics_term")
+BLIMP = PairColumns(good="sentence_good", bad="sentence_bad", paradigm="UID", phenomenon="linguistics_term")
 FORMATS = ("jsonl", "tsv", "csv")
 
 
-def table(files: Iterable[SourceFile], columns: Columns) -> Iterator[Pair]:
+def table(files: Iterable[SourceFile], columns: PairColumns) -> Iterator[Pair]:
     """Pairs of JSONL, TSV and CSV files, by their suffixes, the last two with a header; also as `.gz`.
 
     A pair's id is its paradigm and its number. Raises SesameError with file and line for a missing column, a field that is
@@ -45,8 +33,8 @@ def table(files: Iterable[SourceFile], columns: Columns) -> Iterator[Pair]:
         if (kind := _suffix(file)) not in FORMATS:
             raise SesameError(f"{file.name}: a suffix .{', .'.join(FORMATS)} (or with .gz) is expected")
         for place, row in tables.FORMATS[kind](file, WithHeader()):
-            good, bad = (_filled(place, row, column) for column in columns[:2])
-            paradigm = _filled(place, row, columns.paradigm) if columns.paradigm else path_in_archive(file).stem
+            good, bad = (required_text(place, row, column) for column in (columns.good, columns.bad))
+            paradigm = required_text(place, row, columns.paradigm) if columns.paradigm else path_in_archive(file).stem
             phenomenon = tables.text(place, row, columns.phenomenon).strip() if columns.phenomenon else ""
             yield Pair(f"{paradigm}-{numbers[paradigm]}", paradigm, phenomenon or paradigm, good, bad)
             numbers[paradigm] += 1
@@ -94,7 +82,7 @@ def _published(files: Iterable[SourceFile]) -> Iterator[Pair]:
         if _suffix(file) == "jsonl":
             _, row = next(tables.FORMATS["jsonl"](file, WithHeader()), ("", {}))
             absent = [name for name in ("paradigm", "phenomenon") if getattr(BLIMP, name) not in row]
-            columns = BLIMP._replace(**dict.fromkeys(absent))
+            columns = BLIMP.model_copy(update=dict.fromkeys(absent))
         yield from (pair for pair in table([file], columns) if pair.good != pair.bad)
 
 
@@ -109,12 +97,6 @@ def _alternating(file: SourceFile) -> Iterator[Pair]:
             wrong = None
     if wrong is not None:
         raise SesameError(f"{file.name}: {number} lines; an even number is expected, a wrong sentence before each right one")
-
-
-def _filled(place: str, row: tables.Row, column: str) -> str:
-    if not (text := tables.text(place, row, column).strip()):
-        raise SesameError(f"{place}: column {column!r} is empty; fill it, or leave the row out")
-    return text
 
 
 def _suffix(file: SourceFile) -> str:

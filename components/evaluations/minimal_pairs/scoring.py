@@ -8,7 +8,6 @@ predicted from the start token; where a tokenizer has none (GPT-2), from the tok
     pll_within_word_l2r   pseudo-log-likelihood: each token masked together with what follows of its word (Kauf and
                           Ivanova 2023)
     pll_original          each token masked on its own (Salazar et al. 2020), which overrates words of several tokens
-    one_word              for pairs only (`score_pairs`): the word in which they differ is masked, two logits are compared
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,13 +20,13 @@ from torch.nn.functional import cross_entropy
 
 from components.core.errors import SesameError
 from components.evaluations.inference import AnyTokenizer, by_length, device_of, inference, padded
-from components.evaluations.minimal_pairs.alignment import shared_words, single_word, span_of_tokens, word_of_tokens
+from components.evaluations.minimal_pairs.alignment import shared_words, span_of_tokens, word_of_tokens
 from components.evaluations.minimal_pairs.pairs import Pair
 from components.models import holes
 from components.models.contract import LanguageModel
 from components.objectives.scoring import CPU_TARGETS
 
-Protocol = Literal["log_probability", "pll_within_word_l2r", "pll_original", "one_word"]
+Protocol = Literal["log_probability", "pll_within_word_l2r", "pll_original"]
 CHAIN = ("left_to_right", "recurrent", "each_direction")
 """Values of `reads` of models with a chain-rule log-probability."""
 TOKENS = {"cpu": 2048, "cuda": 2**16}
@@ -68,8 +67,6 @@ def score(
     Raises SesameError for a model that does not support the protocol, a sentence without a token, and a sum that is not finite.
     """
     protocol = checked(model, tokenizer, protocol or usual_protocol(model), name)
-    if protocol == "one_word":
-        raise SesameError("protocol one_word compares two sentences: call `score_pairs`")
     ids, words = encoded(tokenizer, sentences, with_words=protocol == "pll_within_word_l2r")
     by_token, fits = _by_token(model, tokenizer, ids, words, protocol)
     sums = np.array([np.nan if values is None else values.sum() for values in by_token])
@@ -135,13 +132,11 @@ def _by_token(
 def score_pairs(
     model: LanguageModel, tokenizer: AnyTokenizer, pairs: Sequence[Pair], protocol: Protocol | None = None, name: str = "the model",
 ) -> tuple[Scored, Scored]:  # fmt: skip
-    """Score the right and the wrong sentences of pairs with any protocol; a sentence of several pairs is read once.
+    """Score the right and the wrong sentences of pairs; a sentence of several pairs is read once.
 
     Raises SesameError as `score` does.
     """
     good, bad = [pair.good for pair in pairs], [pair.bad for pair in pairs]
-    if protocol == "one_word":
-        return one_word(model, tokenizer, good, bad, name)
     index = {text: i for i, text in enumerate(dict.fromkeys([*good, *bad]))}
     scores = score(model, tokenizer, list(index), protocol, name)
     right, wrong = ([index[text] for text in side] for side in (good, bad))
@@ -157,37 +152,6 @@ def score_shared_words(
     sides = [pair.good for pair in pairs], [pair.bad for pair in pairs]
     both = [score_spans(model, tokenizer, *side, name) for side in zip(sides, spans, strict=True)]
     return [np.array([words.sum() if len(words) else np.nan for words in sentences]) for sentences in both]
-
-
-def one_word(
-    model: LanguageModel, tokenizer: AnyTokenizer, good: Sequence[str], bad: Sequence[str], name: str = "the model",
-) -> tuple[Scored, Scored]:  # fmt: skip
-    """The log-probability of the word in which a pair differs, masked.
-
-    It is ten times cheaper than a sum, and has context on both sides: not comparable with sums of models with context on
-    one side. Not scored are pairs that differ in more than one word, or whose word is several tokens on a side, and those
-    that are too long. Raises SesameError as `score` does.
-    """
-    checked(model, tokenizer, "one_word", name)
-    both = [encoded(tokenizer, sentences, with_words=True) for sentences in (good, bad)]
-    places = [single_word(*pair) for pair in zip(both[0][0], both[1][0], both[0][1], both[1][1], strict=True)]
-    first, special = len(tokenizer.prefix), len(tokenizer.prefix) + len(tokenizer.suffix)
-    short = [len(ids) + special <= model.max_length for ids in both[0][0]]
-    fits = np.array([place is not None and fit for place, fit in zip(places, short, strict=True)], bool)
-    sums = np.full((2, len(fits)), np.nan)
-    order = sorted(np.flatnonzero(fits), key=lambda i: len(both[0][0][i]))
-    with inference(model):
-        for batch in by_length([len(both[0][0][i]) for i in order], special, _batch_tokens(model)):
-            some = [order[i] for i in batch]
-            rows = [_surrounded(tokenizer, both[0][0][i]) for i in some]
-            positions = torch.tensor([places[i] + first for i in some])
-            for row, position in zip(rows, positions.tolist(), strict=True):
-                row[position] = tokenizer.mask
-            hidden = _hidden_at(model, tokenizer, rows, positions)
-            for side in (0, 1):
-                targets = torch.tensor([both[side][0][i][places[i]] for i in some], device=hidden.device)
-                sums[side, some] = log_likelihoods(model, hidden, targets).cpu().numpy()
-    return tuple(_scored(sums[side], both[side][0], fits, (good, bad)[side], tokenizer, name) for side in (0, 1))
 
 
 def checked(model: LanguageModel, tokenizer: AnyTokenizer, protocol: str, name: str) -> Protocol:
@@ -252,10 +216,6 @@ def log_likelihoods(model: LanguageModel, hidden: Tensor, ids: Tensor) -> Tensor
     return -torch.cat([cross_entropy(model.logits(states).float(), targets, reduction="none") for states, targets in chunks])
 
 
-def _surrounded(tokenizer: AnyTokenizer, ids: Sequence[int]) -> list[int]:
-    return [*tokenizer.prefix, *ids, *tokenizer.suffix]
-
-
 def _batch_tokens(model: LanguageModel) -> int:
     return TOKENS.get(device_of(model).type, TOKENS["cuda"])
 
@@ -305,21 +265,17 @@ def _masked(
     for batch in by_length(lengths, first + len(tokenizer.suffix), _batch_tokens(model)):
         rows, targets = [], []
         for number, start in zip(sentence[batch.start : batch.stop], position[batch.start : batch.stop], strict=True):
-            row = _surrounded(tokenizer, ids[number])
+            row = [*tokenizer.prefix, *ids[number], *tokenizer.suffix]
             targets.append(row[first + start])
             end = start + 1
             while words and end < len(ids[number]) and words[number][end] == words[number][start]:
                 end += 1
             row[first + start : first + end] = [tokenizer.mask] * (end - start)
             rows.append(row)
-        hidden = _hidden_at(model, tokenizer, rows, torch.from_numpy(position[batch.start : batch.stop] + first))
+        inputs, lengths = padded(rows, device_of(model))
+        holes_at = torch.from_numpy(position[batch.start : batch.stop] + first).to(inputs.device)
+        hidden = holes.states(model, inputs, lengths, holes_at[:, None], tokenizer.mask)[:, 0]  # (rows, width)
         scores = log_likelihoods(model, hidden, torch.tensor(targets, device=hidden.device)).cpu().numpy()
         for i, score in zip(batch, scores, strict=True):
             values[sentence[i]][position[i]] = score
     return values
-
-
-def _hidden_at(model: LanguageModel, tokenizer: AnyTokenizer, rows: list[list[int]], positions: Tensor) -> Tensor:
-    """The hidden state at one masked position of each sequence, (rows, width)."""
-    ids, lengths = padded(rows, device_of(model))
-    return holes.states(model, ids, lengths, positions.to(ids.device)[:, None], tokenizer.mask)[:, 0]

@@ -130,7 +130,7 @@ def shown(frame: pd.DataFrame) -> pd.DataFrame:
     fronts = [", ".join(SHORT[cost] for cost in COSTS if row[f"on_front_{cost}"]) for row in rows]
     columns = {
         "point": frame["point"], "score": [spread(row) for row in rows],
-        "less the base": frame["difference"], "verdict": frame["verdict"], "ms": frame["ms"], "p95": frame["ms_p95"],
+        "minus the baseline": frame["difference"], "verdict": frame["verdict"], "ms": frame["ms"], "p95": frame["ms_p95"],
         "of the base's": frame["ms_ratio"], "ms of 32": frame["ms_together"], "of the base's ": frame["ms_together_ratio"],
         "answers/s": frame["per_second"], "MFLOPs": frame["mflops"], "MiB": frame["mib"], "kWh/1000": frame["kwh_per_1000"],
         "ECE before": frame["expected_calibration_error_before"],

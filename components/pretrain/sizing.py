@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -16,6 +16,8 @@ from components import objectives, params
 from components.core import compute
 from components.core.flops import flop_counter
 from components.models import store
+from components.models.contract import LanguageModel
+from components.objectives.contract import Objective
 from components.objectives.examples.batches import exact_widths
 from components.optimizers.adamw.config import AdamW
 from components.pretrain.cost import matmul_peak
@@ -70,7 +72,7 @@ class _DummyTokenizer:
         return np.broadcast_to(np.int64(1), (self.vocab_size, max(8, shortest)))
 
 
-class _MetaMode(TorchFunctionMode):
+class MetaMode(TorchFunctionMode):
     """Moves ids from the CPU to `meta` where they meet weights there. Indexing ids stays on the CPU."""
 
     fused = False  # inside fused attention
@@ -93,9 +95,9 @@ class _MetaMode(TorchFunctionMode):
         return result
 
 
-def _text(length: int) -> Split:
-    """Build documents of two segments that together fill a sequence of this length."""
-    segment, documents = max(1, (length - 3) // 2), 4 * BATCH_SIZE + 4
+def text_of_rows(length: int, rows: int) -> Split:
+    """Build documents of two segments that together fill a sequence of this length, more than enough for so many of them."""
+    segment, documents = max(1, (length - 3) // 2), 4 * rows + 4
     first = np.arange(documents) * (2 * segment + 3)
     tokens = np.full(documents * (2 * segment + 3), len(SPECIALS), dtype=np.uint16)
     segments = np.stack([first + 1, first + 1 + segment, first + 2 + segment, first + 2 + 2 * segment], 1).reshape(-1, 2)
@@ -118,14 +120,24 @@ def size(config: params.Model, vocab_size: int) -> Size:
     return Size(*(a + more * (b - a) for a, b in zip(one, two, strict=True)))
 
 
+def on_meta(
+    config: params.Model, vocab_size: int, layers: int
+) -> tuple[LanguageModel, Objective, dict[str, nn.Module], int]:  # fmt: skip
+    """Build a model of so many layers without weights: the model, its objective with its networks, and the tokens of a row, which are
+    MAX_LENGTH at most."""
+    length = min(config.objective.row_length(config.architecture.max_length), MAX_LENGTH)
+    settings = config.objective.with_row_length(length)
+    architecture = config.architecture.model_copy(update={"num_layers": layers, "max_length": length})
+    objective = objectives.build(settings, _DummyTokenizer(len(SPECIALS) + 1 + settings.sentinels(length)))
+    with torch.device("meta"):
+        model = store.build(architecture, _DummyTokenizer(vocab_size))
+        return model, objective, objective.networks(model), length
+
+
 @cache
 def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, float, float]:
     """Return the fields of `Size` for so many layers; `text` is the config as JSON, which can be a key of the cache."""
     config = params.Model.model_validate_json(text)
-    full_length = config.objective.row_length(config.architecture.max_length)
-    length = min(full_length, MAX_LENGTH)
-    settings = config.objective.with_row_length(length)
-    architecture = config.architecture.model_copy(update={"num_layers": layers, "max_length": length})
     saved: dict[int, int] = {}
     flops = tokens = most_saved = 0.0
 
@@ -137,20 +149,17 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # arrays that are not writable, TF32
-        objective = objectives.build(settings, _DummyTokenizer(len(SPECIALS) + 1 + settings.sentinels(length)))
         try:
-            with torch.device("meta"):
-                model = store.build(architecture, _DummyTokenizer(vocab_size))
-                networks = objective.networks(model)
+            model, objective, networks, length = on_meta(config, vocab_size, layers)
             parameters = [parameter for module in (model, *networks.values()) for parameter in module.parameters()]
             weights = {parameter.untyped_storage()._cdata for parameter in parameters}
-            batches = objective.batches(_text(length), BATCH_SIZE, length, 0)
+            batches = objective.batches(text_of_rows(length, BATCH_SIZE), BATCH_SIZE, length, 0)
             for step, share in batches.representative_steps(tokens=1).items():
                 saved.clear()
                 with exact_widths():
                     batch = batches[step]
                 hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
-                with hooks, flop_counter() as counter, _MetaMode() as mode:
+                with hooks, flop_counter() as counter, MetaMode() as mode:
                     losses, _ = objective.losses(model, batch.tensors, None)
                     for tensor in mode.attended:
                         saved[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
@@ -164,6 +173,7 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
             return TOO_MANY_PARAMETERS, 6 * TOO_MANY_PARAMETERS, 0.0, 0.0
     count = sum({id(parameter): parameter.numel() for parameter in parameters}.values())
     largest = max(parameter.numel() for parameter in parameters)
+    full_length = config.objective.row_length(config.architecture.max_length)
     return count, flops / tokens, most_saved / BATCH_SIZE * full_length / length, 4.0 * largest
 
 

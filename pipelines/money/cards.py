@@ -16,29 +16,43 @@ class Card(NamedTuple):
     """Memory."""
     teraflops: float
     """Of dense matrix products in this precision."""
+    gigabytes: float
+    """That the memory reads and writes in a second."""
+    link: float
+    """Gigabytes that a card sends to another one of the machine in a second, by NVLink or PCI Express."""
     precision: str = "bf16-mixed"
 
 
 CARDS = {
-    "T4": Card(15, 8.1, "32-true"), "RTX 4090": Card(24, 165), "A100 40": Card(40, 312), "A100 80": Card(80, 312),
-    "H100": Card(80, 989), "H200": Card(141, 989),
+    "T4": Card(15, 8.1, 320, 16, "32-true"), "RTX 4090": Card(24, 165, 1008, 32), "A100 40": Card(40, 312, 1555, 300),
+    "A100 80": Card(80, 312, 2039, 300), "H100": Card(80, 989, 3350, 450), "H200": Card(141, 989, 4800, 450),
 }  # fmt: skip
 """A T4 has no bf16."""
 RESERVED = 2 * 2**30
 """Bytes for CUDA, its libraries and the gaps of the allocator."""
-SHARE = 0.4
-"""Of the speed on the data sheet, that trainings of BERT-base's size commonly reach."""
-COLUMNS = ["stage", "card", "rows that fit", "accumulate", "time"]
+PRODUCTS, MEMORY = 0.7, 0.8
+"""Shares of the data sheet's speeds that large products and large copies reach, the latter also between cards."""
+LAUNCH = 6e-6
+"""Seconds in which torch starts an operation. None of these three has been measured here. With them the step of a compiled GPT-2 on an A100
+is predicted within a tenth of a published one (tests/pretrain/test_roofline.py)."""
+BACKWARD = 2 / 3
+"""Share of a micro-batch, that of its backward pass, during which gradients are exchanged; only what is left over takes time."""
+COLUMNS = ["stage", "card", "rows that fit", "accumulate", "time", "bound by"]
 
 
 def rows(names: Collection[str], all_params: params.Params) -> list[list[str]]:
     """For each stage that trains on text and each card: how many of the longest rows fit at once, the least `accumulate` with which the
-    batch of params does, and about how long the training takes. Raises SesameError where no stage trains."""
-    from components.pretrain import sizing  # torch: 2 s
+    batch of params does, about how long the training takes, and what takes most of that time.
+
+    Raises SesameError where no stage trains.
+    """
+    from components.pretrain import roofline, sizing  # torch: 2 s
 
     works = {name: work for name in names if (work := trainings.of(name, all_params)) and not work.tuning}
     if not works:
-        raise SesameError("--cards: no stage of the plan trains on text; name one that does, as `sesame plan pretrain@bert --cards`")
+        raise SesameError(
+            "--cards: no stage of the plan trains on text; name one that does, as `sesame plan pretrain@bert --cards`"
+        )
     table = []
     for name, work in works.items():
         model, size = work.model, sizing.size(work.model, work.vocab_size)
@@ -49,6 +63,27 @@ def rows(names: Collection[str], all_params: params.Params) -> list[list[str]]:
             fit = int((card.gib * 2**30 - RESERVED - fixed) / (size.memory(1, shards, card.precision) - fixed))
             counts = range(work.devices, int(work.batch) + 1, work.devices)  # of micro-batches, over all devices
             least = next((count for count in counts if work.batch % count == 0 and work.batch / count <= fit), None)
-            seconds = tokens and tokens * size.flops / (SHARE * card.teraflops * 1e12 * work.devices)
-            table.append([name, label, f"{max(0, fit):,}", f"{least}" if least else "-", duration(seconds) if least else "-"])
+            shown = [name, label, f"{max(0, fit):,}"]
+            if least is None:
+                table.append([*shown, "-", "-", "-"])
+                continue
+            device = roofline.Device(PRODUCTS * card.teraflops * 1e12, MEMORY * card.gigabytes * 1e9, LAUNCH)
+            rows_at_once, micro_batches = int(work.batch) // least, least // work.devices
+            times, read = roofline.step(
+                model, work.vocab_size, rows_at_once, micro_batches, "bf16" in card.precision, device
+            )
+            computing = times.total(device)
+            waiting = (
+                exchange(size.parameters, work.devices, model.run.strategy, card) - computing / micro_batches * BACKWARD
+            )
+            seconds = tokens and tokens / (read * work.devices) * (computing + max(0, waiting))
+            limit = "exchange of gradients" if waiting > computing else times.limit
+            table.append([*shown, f"{least}", duration(seconds), limit])
     return table
+
+
+def exchange(parameters: float, devices: int, strategy: str, card: Card) -> float:
+    """Seconds in which cards exchange numbers of 32 bits in a ring. `ddp` sends each gradient twice. `fsdp` sends each weight for the
+    forward and for the backward pass, and each gradient once."""
+    sent = (3 if strategy == "fsdp" else 2) * (devices - 1) / devices * 4 * parameters
+    return sent / (MEMORY * card.link * 1e9)

@@ -102,9 +102,27 @@ def test_cards_that_are_not_here():
     fits = [int(table[name][2].replace(",", "")) for name in ("T4", "RTX 4090", "A100 40", "A100 80", "H200")]
     assert fits == sorted(fits) and fits[0] > 20 and table["A100 80"][2] == table["H100"][2]
     assert all(256 % int(row[3]) == 0 and 256 / int(row[3]) <= int(row[2].replace(",", "")) for row in table.values())
-    assert table["A100 40"][4] == table["A100 80"][4] != table["H100"][4]
+    assert {row[5] for row in table.values()} <= {"products", "memory"}
+    assert len({table[name][4] for name in ("T4", "RTX 4090", "A100 80", "H100")}) == 4
+    tiny = {row[1]: row for row in cards.rows(["pretrain@gpt"], checked)}
+    assert tiny["H200"][5] == "starts of kernels", "of the default's model"
     with pytest.raises(SesameError, match="--cards: no stage of the plan trains on text"):
         cards.rows(["tokenizer@english"], checked)
+
+
+def test_cards_wait_for_what_they_exchange():
+    """In a ring each card sends 2 (n - 1) / n of the gradients (Patarasuk and Yuan 2009)."""
+    card = cards.CARDS["A100 80"]
+    assert cards.exchange(1e9, 8, "ddp", card) == pytest.approx(2 * 7 / 8 * 4e9 / (0.8 * 300e9))
+    assert cards.exchange(1e9, 1, "ddp", card) == 0 and cards.exchange(1e9, 8, "fsdp", card) == 1.5 * cards.exchange(1e9, 8, "ddp", card)
+    raw = YAML(typ="safe").load(ROOT / "params.yaml")
+    raw["models"]["base"] = {
+        "encoding": "english", "architecture": {"name": "encoder", "size": "base"}, "objective": {"name": "mlm", "next_sentence": False},
+        "optimizer": {"learning_rate": 1e-4}, "budget": {"tokens": 10**9}, "batch_size": 8, "trainer": {"accumulate": 8},
+        "run": {"devices": 8},
+    }  # fmt: skip
+    limits = {row[1]: row[5] for row in cards.rows(["pretrain@base"], params.check(raw))}
+    assert limits["RTX 4090"] == "exchange of gradients" != limits["H100"], "one row on each card"
 
 
 def test_layers_are_added_up(empty):

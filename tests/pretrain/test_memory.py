@@ -36,7 +36,7 @@ def allocated(config: params.Model) -> int:
     """Bytes of weights, gradients and Adam's moments, and the most that a step has beside them."""
     length = config.objective.row_length(config.architecture.max_length)
     objective = objectives.build(config.objective, sizing._DummyTokenizer(len(SPECIALS) + 1 + config.objective.sentinels(length)))
-    batches = objective.batches(sizing._text(length), ROWS, length, 0)
+    batches = objective.batches(sizing.text_of_rows(length, ROWS), ROWS, length, 0)
     model = store.build(config.architecture, sizing._DummyTokenizer(VOCABULARY)).train()
     modules = [model, *objective.networks(model).values()]
     weights = {id(parameter): parameter.numel() for module in modules for parameter in module.parameters()}

@@ -1,0 +1,251 @@
+"""How long a training takes on a device that is not here, by the roofline model (Williams et al. 2009).
+
+A step is run on torch's `meta` device, where tensors have shapes only, and each of its operations is recorded. An operation takes the time
+of its FLOPs at the device's speed of products, or that of its bytes at the speed of its memory, whichever is longer; a product of large
+matrices is bound by the first, all else by the second. A GPU needs the host to start each operation: of a small model that takes longer
+than all of them. `python -m tests.benchmarks.roofline` compares the prediction with real steps on this machine.
+"""
+
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.flop_counter import flop_registry
+
+from components import optimizers, params
+from components.models.contract import LanguageModel
+from components.objectives.examples.batches import exact_widths
+from components.pretrain import sizing
+
+NO_WORK = {"aten::detach", "aten::empty", "aten::empty_like", "aten::_unsafe_view"}
+"""Operations that are no views, and read and write nothing either."""
+LOOKUPS = {"aten::embedding", "aten::index_select", "aten::gather", "aten::index"}
+"""Operations that read only the rows that they write."""
+UPDATE_BYTES = 28
+"""Of a fused AdamW, for each weight: weight, gradient and both moments are read, all but the gradient are written, in 32 bits."""
+
+
+class Device(NamedTuple):
+    """The speeds of a device."""
+
+    flops: float
+    """FLOP/s of products of large matrices."""
+    bandwidth: float
+    """Bytes that its memory reads and writes in a second."""
+    launch: float
+    """Seconds to start an operation."""
+    queued: bool = True
+    """Whether operations are started while earlier ones run, as on a GPU."""
+
+
+class Operation(NamedTuple):
+    """What one operation needs."""
+
+    name: str
+    flops: float
+    reads: dict[int, int]
+    """Memory -> its bytes."""
+    writes: dict[int, int]
+
+    @property
+    def bytes(self) -> int:
+        return sum((self.reads | self.writes).values())
+
+
+class Times(NamedTuple):
+    """Seconds that a step would take if nothing but this took time."""
+
+    products: float
+    """Operations that are bound by FLOPs."""
+    memory: float
+    """Operations that are bound by the memory."""
+    starts: float
+    """The starts of all operations."""
+
+    @property
+    def limit(self) -> str:
+        """What takes most of the time."""
+        if self.starts > self.products + self.memory:
+            return "starts of kernels"
+        return "products" if self.products > self.memory else "memory"
+
+    def total(self, device: Device) -> float:
+        busy = self.products + self.memory
+        return max(busy, self.starts) if device.queued else busy + self.starts
+
+
+class _Recorder(TorchDispatchMode):
+    """Records all operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations: list[Operation] = []
+        self.kept: list[object] = []  # or a later tensor would take the number of a memory that is free again
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        result, name = operation(*args, **kwargs), operation._schema.name
+        if not operation.is_view and name not in NO_WORK:
+            packet = operation._overloadpacket
+            flops = flop_registry[packet](*args, **kwargs, out_val=result) if packet in flop_registry else 0
+            reads, writes = self._memory((args, kwargs)), self._memory(result)
+            if name in LOOKUPS:
+                reads = dict.fromkeys(reads, sum(writes.values()) // len(reads))
+            self.operations.append(Operation(name, flops, reads, writes))
+        return result
+
+    def _memory(self, value: object) -> dict[int, int]:
+        """Bytes of each memory; an expanded tensor has fewer than its shape says."""
+        found = {}
+        for tensor in tree_leaves(value):
+            if isinstance(tensor, Tensor):
+                storage = tensor.untyped_storage()
+                self.kept.append(storage)
+                found[storage._cdata] = min(tensor.numel() * tensor.element_size(), storage.nbytes())
+        return found
+
+
+class _Autocast(TorchFunctionMode):
+    """Casts as autocast does, which `meta` does not have, and attends by the fused kernels of a GPU."""
+
+    PRODUCTS = frozenset(
+        {
+            F.linear,
+            F.conv1d,
+            torch.matmul,
+            Tensor.matmul,
+            Tensor.__matmul__,
+            torch.bmm,
+            torch.einsum,
+            torch.lstm,
+            torch.gru,
+        }
+    )
+    FULL_PRECISION = frozenset(
+        {F.layer_norm, F.rms_norm, F.softmax, F.log_softmax, F.cross_entropy, Tensor.softmax, Tensor.log_softmax}
+    )
+
+    def __init__(self, low_precision: bool):
+        super().__init__()
+        self.low_precision = low_precision
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        attends = function is F.scaled_dot_product_attention
+        kwargs = kwargs or {}
+        if self.low_precision and (attends or function in self.PRODUCTS):
+            args, kwargs = _cast((args, kwargs), torch.bfloat16)
+        elif self.low_precision and function in self.FULL_PRECISION:
+            args, kwargs = _cast((args, kwargs), torch.float32)
+        return _fused_attention(*args, **kwargs) if attends else function(*args, **kwargs)
+
+
+def step(
+    config: params.Model, vocab_size: int, rows: int, micro_batches: int, low_precision: bool, device: Device
+) -> tuple[Times, float]:  # fmt: skip
+    """Predict the times of a step on one device, which reads so many micro-batches of `rows` rows and updates the weights once; and count
+    its tokens. `low_precision`: products in bf16.
+
+    Layers are alike: as in `sizing.size`, a few and twice as many are recorded, and the rest is extrapolated.
+    """
+    text = config.model_copy(update={"seed": 1, "encoding": "any", "budget": params.Budget(steps=1)}).model_dump_json()
+    few = max(2, getattr(config.architecture, "layer_groups", 1))
+    more = config.architecture.num_layers / few - 1
+    of_layers = []
+    for layers in (few, 2 * few):
+        micro_batch, update, tokens = _recorded(text, vocab_size, layers, rows, low_precision)
+        of_layers.append(
+            [micro_batches * a + b for a, b in zip(times(micro_batch, device), times(update, device), strict=True)]
+        )
+    return Times(*(a + more * (b - a) for a, b in zip(*of_layers, strict=True))), micro_batches * tokens
+
+
+def fused(operations: Sequence[Operation]) -> list[Operation]:
+    """Join all operations between two products into one, as a compiler does at best: what only they use stays in registers."""
+    last_read = {memory: i for i, operation in enumerate(operations) for memory in operation.reads}
+    joined, end = [], 0
+    for product, run in groupby(operations, key=lambda operation: operation.flops > 0):
+        some = list(run)
+        end += len(some)
+        if product:
+            joined += some
+            continue
+        reads, writes = {}, {}
+        for operation in some:
+            reads |= {memory: size for memory, size in operation.reads.items() if memory not in writes}
+            writes |= operation.writes
+        # a gradient of a weight is read by none
+        kept = {memory: size for memory, size in writes.items() if last_read.get(memory, end) >= end}
+        joined.append(Operation("fused", 0, reads, kept))
+    return joined
+
+
+def times(operations: Sequence[Operation], device: Device) -> Times:
+    """Add up what bounds each operation."""
+    both = [(operation.flops / device.flops, operation.bytes / device.bandwidth) for operation in operations]
+    products = sum(by_flops for by_flops, by_bytes in both if by_flops >= by_bytes)
+    memory = sum(by_bytes for by_flops, by_bytes in both if by_flops < by_bytes)
+    return Times(products, memory, device.launch * len(operations))
+
+
+@cache
+def _recorded(
+    text: str, vocab_size: int, layers: int, rows: int, low_precision: bool
+) -> tuple[list[Operation], list[Operation], float]:  # fmt: skip
+    """Record a micro-batch and an update, and count the tokens of the micro-batch; `text` is the config as JSON."""
+    config = params.Model.model_validate_json(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, objective, networks, length = sizing.on_meta(config, vocab_size, layers)
+        with exact_widths():
+            batch = objective.batches(sizing.text_of_rows(length, rows), rows, length, 0)[0]
+        lstm_takes_any = torch.autocast("cpu", torch.bfloat16, enabled=low_precision)  # casts nothing on `meta`
+        with _Recorder() as recorder, sizing.MetaMode(), _Autocast(low_precision), lstm_takes_any:
+            losses, _ = objective.losses(model, batch.tensors, None)
+            sum(loss for loss, _ in losses.values()).backward()
+        model.zero_grad(set_to_none=True)
+    step = fused(recorder.operations) if config.trainer.compile else recorder.operations
+    return step, _update(config, model), batch.counts["tokens"]
+
+
+def _update(config: params.Model, model: LanguageModel) -> list[Operation]:
+    """Record an update. torch's fused AdamW is not built for `meta`, and is one operation here."""
+    optimizer = optimizers.build(config.optimizer, model, model.stacked(), lambda _: 0)
+    weights = sum(
+        weight.numel() for group in optimizer.param_groups for weight in group["params"] if not group.get("matrices")
+    )
+    matrices = [weight for group in optimizer.param_groups if group.get("matrices") for weight in group["params"]]
+    for weight in matrices:
+        weight.grad = torch.empty_like(weight)
+    with _Recorder() as recorder:
+        if matrices:
+            optimizer.step()
+    return [Operation("fused_adamw", 0, {0: UPDATE_BYTES * weights}, {}), *recorder.operations]
+
+
+def _fused_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+) -> Tensor:
+    """Attend by the kernel that a GPU takes, which keeps no matrix of weights: with a mask the second one."""
+    if attn_mask is None:
+        return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal)[0]
+    bias = torch.zeros_like(attn_mask, dtype=query.dtype).expand(*query.shape[:3], key.shape[2])
+    return torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, bias, True, dropout_p, is_causal)[
+        0
+    ]
+
+
+def _cast(arguments: tuple, dtype: torch.dtype) -> tuple:
+    return tree_map_only(Tensor, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor, arguments)

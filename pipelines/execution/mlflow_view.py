@@ -80,7 +80,7 @@ def address(targets: Sequence[str]) -> str | None:
         query = {"experiment_name": tracking.EXPERIMENT}
         experiment = requests.get(f"{page}/api/2.0/mlflow/experiments/get-by-name", params=query, timeout=5).json()["experiment"]
     except KeyError:  # the page is there before its first experiment
-        return address
+        return shown
     except requests.RequestException:
         return f"no server answers at {shown}; `sesame status` shows the servers"
     keys = sorted(tag["key"].removeprefix(TAG) for tag in experiment.get("tags", ()) if tag["key"].startswith(TAG))

@@ -397,6 +397,14 @@ MORE = {
             lambda raw: raw["search"]["space"].update(dropout={"low": 0.1, "high": 1.5}),
             "search.space: dropout: Input should be less than 1 (it is 1.5)",
         ),
+        (
+            lambda raw: raw["search"]["space"].update(patience={"choices": [False]}),
+            "search.space: patience: false is not a number; give a number, or null for none",
+        ),
+        (
+            lambda raw: raw["search"]["space"].update(epochs={"choices": [2.5]}),
+            "search.space: epochs: Input should be a valid integer, got a number with a fractional part (it is 2.5)",
+        ),
         (lambda raw: raw["search"]["space"].update(dropout={"low": 0.1}), "search.space.dropout: give either low and high, or choices"),
         (
             lambda raw: raw["search"]["space"].update(dropout={"low": 0.0, "high": 0.1, "log": True}),
@@ -482,8 +490,8 @@ MORE = {
                     "schedule constant, or a warmup below 1",
         ),
         (
-            lambda raw: raw["search"].update(space={"warmup": {"choices": [0.1, 1.0]}}),
-            "search.space: warmup: warmup 1 leaves no steps for the decay of schedule linear",
+            lambda raw: raw["search"].update(models=["bert"], space={"warmup": {"choices": [0.1, 1.0]}}),
+            "search.space: warmup 1.0 does not fit the recipe of bert: warmup 1 leaves no steps for the decay of schedule linear",
         ),
         (
             lambda raw: raw["models"]["gpt"]["optimizer"].update(decay=0.5),

@@ -70,8 +70,10 @@ class TaskTable(Block):
 
     @model_validator(mode="after")
     def columns_fit(self):
-        if (self.pattern is None) == (self.format == "lines"):
-            raise ValueError("pattern has no effect: it needs format: lines; set that, or leave pattern out")
+        if self.pattern is None and self.format == "lines":
+            raise ValueError("format lines needs a pattern, whose named groups are the columns")
+        if self.format != "lines":
+            self.refuse_idle(["pattern"], f"it is for format: lines, not {self.format}")
         if self.pattern is not None:
             import regex  # which takes time to import, and few need it
 

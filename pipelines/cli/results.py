@@ -48,8 +48,9 @@ def trace(
     terminal.table(["stage", "state", "recorded by", "reads"], rows)
     kind, _, name = stage.partition("@")
     files = list(map(str, traced.code(stage)))
-    terminal.say(f"settings {resolve.file_of(kind, name or 'all')}")
-    terminal.say(f"code     {files[0]}, which imports {len(files) - 1} others of the project")
+    if files:
+        terminal.say(f"settings {resolve.file_of(kind, name or 'all')}")
+        terminal.say(f"code     {files[0]}, which imports {len(files) - 1} others of the project")
     for path, md5 in first.read.items():
         terminal.say(f"read     {path} ({md5[:12]})")
     for path, md5 in first.written.items():
@@ -82,15 +83,14 @@ def compare(
     from pipelines.execution import graph
 
     all_params = params.load()
-    if a == b:
-        raise SesameError(f"A and B are both {a}; give two different models or baselines")
-    if task not in all_params.tasks or split not in all_params.tasks[task].splits:
-        cure = "give a task of `finetune.tasks` and one of its splits"
-        raise SesameError(f"no task {task!r} with a split {split!r} in params.yaml; {cure}")
     if task not in all_params.finetune.tasks:
         known = ", ".join(all_params.finetune.tasks)
         raise SesameError(f"no model is fine-tuned on {task!r}; give a task of finetune.tasks in params.yaml ({known})")
+    if split not in all_params.tasks[task].splits:
+        raise SesameError(f"no split {split!r} of {task} (there are: {', '.join(all_params.tasks[task].splits)})")
     places = {side: [_predictions(all_params, side, task)] for side in (a, b)}
+    if places[a] == places[b]:  # `gpt:pretrained` is gpt
+        raise SesameError(f"A and B are both {b}; give two different models or baselines")
     metric = (all_params.tasks[task].splits[split].metrics or all_params.tasks[task].metrics)[0]
     examples, scored = verdicts.sides(all_params, task, split, metric, places)
     difference = verdicts.difference(scored[a], scored[b])

@@ -62,8 +62,8 @@ def behind(target: str) -> list[Recorded]:
     def recorded(name: str) -> Recorded:
         entry, (kind, _, of) = entries.get(name, {}), name.partition("@")
         read, settings = lockfile.hashes(entry, "deps"), resolve.file_of(kind, of or "all")
-        watched = read.pop(str(settings), None)
-        same = watched == md5(settings.read_bytes()).hexdigest()
+        watched = read.pop(str(settings), None)  # none of a user's stage, of which `resolve` writes nothing
+        same = watched is None or (settings.exists() and watched == md5(settings.read_bytes()).hexdigest())
         same &= all(written.get(path, read[path]) == read[path] for path in read)
         declared = registry.stages().get(kind)
         block = getattr(all_params, declared.section).get(of) if declared and declared.fetches else None
@@ -75,10 +75,12 @@ def behind(target: str) -> list[Recorded]:
 
 
 def code(target: str) -> list[Path]:
-    """The files that a stage runs, that of its own module first."""
+    """The files that a stage runs, that of its own module first; none of a user's stage, which no module declares."""
     kind, _, name = target.partition("@")
     entries = registry.entries(params.load())
-    modules = next(each.modules for each in entries if (each.stage, each.name) == (kind, name or "all"))
+    modules = next((each.modules for each in entries if (each.stage, each.name) == (kind, name or "all")), ())
+    if not modules:
+        return []
     own = closure.file_of(modules[0])
     return [own, *(path for path in closure.files(modules) if path != own)]
 

@@ -16,7 +16,7 @@ from components import params
 from components.core import storage
 from components.core.errors import SesameError
 from pipelines import cli
-from pipelines.execution import graph, lockfile, repository
+from pipelines.execution import graph, lockfile, repository, trace
 from tests.pipelines.conftest import ROOT
 from tests.waiting import until
 
@@ -104,6 +104,17 @@ def test_unchanged_reaches_no_further_than_a_change(inside):
     assert graph.unchanged(graph.plan()) == {"side"}
     assert set(graph.hashes(graph.plan(["score"])[-1])) == {"a.out", "score.out"}
     assert graph.hashes(graph.Stage("nothing", (), "", graph.Meta())) == {}
+
+
+def test_a_stage_of_the_users_own_is_traced_without_settings_and_code(inside):
+    """Sesame does not declare it, so `resolve` writes nothing of it."""
+    inside.stages(DIAMOND)
+    subprocess.run([sys.executable, "-m", "dvc", "repro", "-q", "score"], check=True)
+    assert [(stage.name, stage.state) for stage in trace.behind("score")] == [
+        ("score", trace.CURRENT), ("train@a", trace.CURRENT), ("data", trace.CURRENT),
+    ]  # fmt: skip
+    done = CliRunner().invoke(cli.app, ["trace", "score"])
+    assert done.exit_code == 0 and "wrote    score.out (" in done.output and "settings " not in done.output and "code " not in done.output
 
 
 def test_a_locked_repository_is_one_line(inside):

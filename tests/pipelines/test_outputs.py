@@ -95,6 +95,12 @@ def test_neighbours_of_nothing_are_one_line(project, option, there):
     assert done.exit_code == 1 and f"--{option}: no 'nope' in params.yaml (there are: {there})" in done.output
 
 
+def test_a_model_is_not_compared_with_itself(project):
+    YAML().dump(tiny_params(), Path("params.yaml"))
+    done = CliRunner().invoke(cli.app, ["compare", "gpt", "gpt:pretrained", "same"])
+    assert done.exit_code == 1 and "A and B are both gpt:pretrained; give two different models or baselines" in done.output
+
+
 def test_ctrl_c_in_the_midst_of_an_import_is_no_traceback():
     """Python 3.11 makes a RuntimeError of what `__set_name__` raises, and torch has such classes."""
 

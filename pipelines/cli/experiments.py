@@ -86,7 +86,7 @@ def _run_in_worktrees(settings: list[str], several: bool, name: str | None, jobs
         if len(ended) == 1:
             experiments.show(done[0], "HEAD")
         for run in ended:
-            if run.page.exists():
+            if run.state == "done" and run.page.exists():  # one that failed may have that of an earlier experiment
                 terminal.say(f"report   {run.page}")
         terminal.say(f"MLflow   {mlflow_view.address([]) or 'start its page with `sesame up`'}")
         terminal.say(f"next     `sesame exp diff {done[0]}`, `dvc exp show --only-changed`, `dvc exp apply {done[0]}`")

@@ -1,6 +1,6 @@
 """Where files come from: a package index, an address, this machine, a bucket, the hub; or made by rules."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -175,3 +175,5 @@ class ImagesSource(Block):
 Source = Annotated[
     PypiSource | UrlSource | FilesSource | BucketSource | HubSource | SyntheticSource | ImagesSource, Field(discriminator="kind")
 ]
+SOURCES = (*get_args(get_args(Source)[0]), HubModelSource)
+"""All classes of sources."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from components.core.config import parts
+from components.core.config import inside
 from components.core.storage import metrics_path
 from components.params import BucketSource, FilesSource, HubSource, Params
 from components.stages import local_files, registry
@@ -13,16 +13,12 @@ def unfixed(params: Params) -> set[str]:
     """Names of the stages that fetch local files, those of a bucket, or a data set of the hub without a revision."""
     return {
         f"{stage.name}@{name}" for stage in registry.stages().values() if stage.fetches
-        for name, block in getattr(params, stage.section).items() if _unfixed(block)
+        for name, block in getattr(params, stage.section).items() if any(map(_unfixed, inside(block)))
     }  # fmt: skip
 
 
 def _unfixed(value: object) -> bool:
-    if isinstance(value, FilesSource | BucketSource):
-        return True
-    if isinstance(value, HubSource):
-        return value.revision is None
-    return any(map(_unfixed, parts(value)))
+    return isinstance(value, FilesSource | BucketSource) or (isinstance(value, HubSource) and value.revision is None)
 
 
 def edited(params: Params, states: Mapping[str, str]) -> list[str]:

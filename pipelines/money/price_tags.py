@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from components import params
 from components.comparison import price, scaling
 from components.comparison.price import Price, short
-from components.core.config import MODELS
 from components.core.errors import SesameError
 from components.stages import registry
 from components.stages.outputs import last_metrics, read_json
@@ -112,9 +111,9 @@ def overview(all_params: params.Params) -> None:
     """Print a line for each model and each study that has run."""
     prices, rows = _prices(all_params), []
     with repository.at_once():
-        for name in _models(all_params):
+        for name in all_params.all_models:
             costs = _of_model(all_params, name, prices)
-            if any(of_group for group, of_group in costs.items() if registry.makes_model(group)):
+            if any(of_group for group, of_group in costs.items() if registry.declared(group).makes_model):
                 rows.append([name, "model", *_sum(costs)])
         for name in all_params.studies:
             if (costs := _of_study(all_params, name, prices)) and any(costs[variant] for variant in all_params.studies[name].variants):
@@ -133,7 +132,7 @@ def one(all_params: params.Params, name: str, tokens: float | None, times: float
 
     Raises SesameError if the name is neither.
     """
-    models, prices = _models(all_params), _prices(all_params)
+    models, prices = all_params.all_models, _prices(all_params)
     if name not in models and name not in all_params.studies:
         raise SesameError(f"no model or study {name!r} (models: {', '.join(models)}; studies: {', '.join(all_params.studies)})")
     if (tokens or times) and name not in all_params.models:
@@ -156,10 +155,6 @@ def one(all_params: params.Params, name: str, tokens: float | None, times: float
         _forecast(all_params, name, tokens, times)
 
 
-def _models(all_params: params.Params) -> list[str]:
-    return [name for section in MODELS for name in getattr(all_params, section)]
-
-
 def _prices(all_params: params.Params) -> dict[str, Price]:
     """Stage with results here, or in the last report -> the price of the run that wrote them.
 
@@ -171,7 +166,7 @@ def _prices(all_params: params.Params) -> dict[str, Price]:
 
 def _last_stages(all_params: params.Params, name: str) -> list[str]:
     """The stages that a model or a study ends in: of a model its scores, or where it has none its stage."""
-    if name not in _models(all_params):
+    if name not in all_params.all_models:
         return [f"study@{name}"]
     scored = [
         f"{entry.stage}@{entry.name}" for stage in registry.stages().values() if stage.scores
@@ -223,7 +218,8 @@ def _per_task(all_params: params.Params, name: str, costs: CostsByGroup, prices:
     """The model and its text shared out among the tasks that use it, and what one more task costs."""
     tasks = [task for task in all_params.finetune.tasks if f"finetune@{name}-{task}" in prices and name in all_params.finetune.models]
     if tasks:
-        shared = price.total(_all({group: of_group for group, of_group in costs.items() if group != "task" and not registry.scores(group)}))
+        groups = [group for group in costs if group != "task" and not registry.declared(group).scores]
+        shared = price.total(each for group in groups for each in costs[group])
         tuned = price.total(prices[f"finetune@{name}-{task}"] for task in tasks) * (1 / len(tasks))
         terminal.say(
             f"a task costs {in_words(shared * (1 / len(tasks)) + tuned)}, where {len(tasks)} share the model and its text; "

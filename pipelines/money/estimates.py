@@ -6,7 +6,6 @@ machine's matmul. One that only asks models takes what others of their family to
 """
 
 import math
-import os
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -60,8 +59,8 @@ class Past:
 
 def _ledger(names: Collection[str]) -> dict[str, list[dict[str, float]]]:
     """Costs of the finished runs of stages, the newest first, by the ledger on this machine: one elsewhere has other machines' runs."""
-    address = tracking.uri().removeprefix("sqlite:///")
-    if os.environ.get(tracking.OFF) == "off" or not Path(address).exists():
+    database = tracking.database()
+    if tracking.is_off() or database is None or not database.exists():
         return {}
     recorded = {}
     try:

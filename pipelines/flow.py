@@ -104,7 +104,7 @@ class Build:
     cached: set[str]
     forced: set[str]
     jobs: int
-    slots_of: Callable[[graph.Stage], int] = lambda stage: 1
+    slots_of: Callable[[graph.Stage], int]
     """How many of its resource a stage takes."""
     book: ledger.Ledger | None = None
     pool: pools.Pool | None = None
@@ -274,7 +274,7 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
         with heard() as cancelled, _only_flow(wait, cancelled):
             with repository.at_once(wait):
                 plan, all_params = graph.plan(targets or []), params.load()
-                forced = {stage.name for stage in plan} if force else sources.unfixed(all_params) if recheck else set()
+                forced = sources.forced(plan, all_params, force, recheck)
                 if all_params.away:
                     pools.bring(graph.folders(plan))
                 states = graph.states(plan, forced, all_params.away)
@@ -323,7 +323,7 @@ def _summary(build: Build, seconds: float) -> str:
     parts += [f"{count[state]} {state.lower()}" for state in ("Skipped", "Stopped") if count[state]]
     if left := len(build.plan) - len(build.results):
         parts.append(f"{left} not begun")
-    return f"{len(build.plan)} stage{'s' * (len(build.plan) != 1)}: {', '.join(parts)} in {seconds:.1f} s"
+    return f"{terminal.number(len(build.plan), 'stage')}: {', '.join(parts)} in {seconds:.1f} s"
 
 
 def _show(build: Build, summary: str) -> None:

@@ -35,7 +35,7 @@ def plan(
     for stage in stages_:
         estimate = outlook.estimates.get(stage.name)
         takes = [forecast.duration(estimate.seconds), forecast.amount(estimate.memory)] if estimate else ["", ""]
-        needs = " ".join(stage.upstream[:5]) + f" and {len(stage.upstream) - 5} more" * (len(stage.upstream) > 5)
+        needs = terminal.some(stage.upstream, most=5)
         rows.append([stage.name, states[stage.name], *takes, stage.meta.resource or "", needs])
     terminal.table(["stage", "state", "time", "memory", "resource", "needs"], rows)
     terminal.say(outlook.summary(), "bold")

@@ -95,7 +95,7 @@ def compare(
     examples, scored = verdicts.sides(all_params, task, split, metric, places)
     difference = verdicts.difference(scored[a], scored[b])
     [verdict] = verdicts.verdicts([difference])
-    runs = " and ".join(f"{count} run{'s' * (count > 1)}" for count in difference.runs)
+    runs = " and ".join(terminal.number(count, "run") for count in difference.runs)
     stages = [
         f"baseline@{task}" if side in all_params.baselines.methods else f"finetune@{side.partition(':')[0]}-{task}"
         for side in (a, b)

@@ -124,7 +124,7 @@ class PoolRuns:
                     left.append(run_id)
             if left:
                 where = ", ".join(sorted({running[run_id].worker or "no worker yet" for run_id in left}))
-                some = f"{len(left)} stage{'s' * (len(left) > 1)}"
+                some = terminal.number(len(left), "stage")
                 terminal.say(
                     f"{some} of {self.pool} could not be cancelled, or have not ended yet ({where}); see "
                     "Prefect's page",

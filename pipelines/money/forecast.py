@@ -21,6 +21,7 @@ from pipelines import terminal
 from pipelines.execution import graph, repository, slots, sources
 from pipelines.money import estimates
 from pipelines.money.estimates import ALIKE, COUNTED, ELSEWHERE, HERE, Estimate
+from pipelines.terminal import number
 
 JOBS = min(4, max(2, os.cpu_count() or 2))
 """Default number of stages that run at once, as in the flow."""
@@ -164,7 +165,7 @@ def announce(
     try:
         with FileLock(storage.STATE / "flow.lock").acquire(timeout=0), repository.at_once(wait):
             plan = graph.plan(targets)
-            forced = {each.name for each in plan} if force else sources.unfixed(all_params) if recheck else set()
+            forced = sources.forced(plan, all_params, force, recheck)
             states = graph.states(plan, forced, away)
     except Timeout:
         return graph.plan(targets), None  # another flow is at work: what it leaves to be done isn't known yet
@@ -179,11 +180,6 @@ def announce(
         say(outlook.summary())
         seconds = outlook.seconds(["to run"]) or None
     return plan, seconds
-
-
-def number(count: int, noun: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def duration(seconds: float | None) -> str:

@@ -1,6 +1,5 @@
 """`sesame price`: the cost of a model, a study or the whole project, and the predicted cost and loss of more tokens."""
 
-import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -8,13 +7,14 @@ from components import params
 from components.comparison import price, scaling
 from components.comparison.price import Price, short
 from components.core.errors import SesameError
-from components.stages import registry
+from components.stages import outputs, registry
 from components.stages.outputs import last_metrics, read_json
 from components.studies.folders import REPORTS
 from pipelines import terminal
 from pipelines.execution import graph, repository
 from pipelines.money import energy, estimates, usage
-from pipelines.money.forecast import duration, number
+from pipelines.money.forecast import duration
+from pipelines.terminal import number
 
 COLUMNS = ["time", "core-hours", "FLOPs", "kWh", "CO2e", "USD"]
 CostsByGroup = dict[str, list[Price]]
@@ -238,7 +238,7 @@ def _print_gaps(all_params: params.Params, stages: Sequence[str], prices: Mappin
             "yellow",
         )
     elif without_figures:
-        names = ", ".join(without_figures[:3]) + f" and {len(without_figures) - 3} more" * (len(without_figures) > 3)
+        names = terminal.some(without_figures)
         terminal.say(f"{number(len(without_figures), 'stage')} left out, never run or without results here: {names}", "yellow")
     missing = usage.why_no_mlflow()
     if not missing:
@@ -298,15 +298,14 @@ def gain(all_params: params.Params, name: str, now: float, then: float) -> str:
         return f"{question}: the study {study} was not run; run `sesame study {study}`"
     if not ran_as_declared(all_params, study):
         return f"{question}: the study {study} was not run with the settings that are declared now; run `sesame study {study}`"
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["variant"] == variant and row["loss"]]
-    figures = {key: [float(row[key] or 0) for row in rows] for key in ("tokens", "loss", "loss_std", "n")}
+    budgets = [row for row in outputs.rows(path) if row["variant"] == variant and row["loss"]]
+    figures = {key: [float(row[key] or 0) for row in budgets] for key in ("tokens", "loss", "loss_std", "n")}
     try:
         curve = scaling.fit(figures["tokens"], figures["loss"], figures["loss_std"], [int(n) for n in figures["n"]])
     except SesameError as error:
         return f"{question} from the study {study}: {error}"
     return (
-        f"by the curve of study {study} ({len(rows)} budgets up to {max(figures['tokens']):,.0f} tokens) the loss goes from "
+        f"by the curve of study {study} ({len(budgets)} budgets up to {max(figures['tokens']):,.0f} tokens) the loss goes from "
         f"{curve.at(now).shown} to {curve.at(then).shown}, {curve.gain(now, then).shown} lower, and its lower limit is "
         f"{curve.floor.shown}; this is optimistic, as the smaller budgets were measured before the "
         "learning rate had decayed"

@@ -71,7 +71,7 @@ class Training:
         """Rows of a step of pre-training, of the phase that has most."""
         longest = self.model.architecture.max_length
         phases = [(phase.batch_size or self.model.batch_size) * (phase.max_length or longest) / longest for phase in self.model.phases]
-        return max(self.model.batch_size, *phases, 0)
+        return max([self.model.batch_size, *phases])
 
     @property
     def shape(self) -> tuple:

@@ -94,14 +94,18 @@ def test_a_wrong_graph_is_one_line(inside, stages, message):
     assert "\n" not in str(error.value)
 
 
+def unchanged() -> set[str]:
+    return {name for name, state in graph.states(graph.plan()).items() if state == "unchanged"}
+
+
 def test_unchanged_reaches_no_further_than_a_change(inside):
     inside.stages(DIAMOND)
-    assert graph.unchanged(graph.plan()) == set()
+    assert unchanged() == set()
     subprocess.run([sys.executable, "-m", "dvc", "repro", "-q"], check=True)
-    assert graph.unchanged(graph.plan()) == set(names())
+    assert unchanged() == set(names())
     (inside.path / "data.out").unlink()
     (inside.path / "data.out").write_text("other")
-    assert graph.unchanged(graph.plan()) == {"side"}
+    assert unchanged() == {"side"} and graph.stale(["side", "score", "side"]) == ["score"]
     assert set(graph.hashes(graph.plan(["score"])[-1])) == {"a.out", "score.out"}
     assert graph.hashes(graph.Stage("nothing", (), "", graph.Meta())) == {}
 
@@ -123,7 +127,7 @@ def test_a_locked_repository_is_one_line(inside):
 
     plan = graph.plan()
     with Repo() as repo, lock_repo(repo), pytest.raises(SesameError, match="DVC is at work in this checkout"):
-        graph.unchanged(plan)
+        graph.states(plan)
 
 
 HOLD = """

@@ -199,7 +199,7 @@ def _run(sent: parcel.Order, folder: Path, log) -> parcel.Answer:
             env.pop(services.MLFLOW.variable, None)
         outcome = runner.run(sent.address, lambda line: log.info("%s", line), sent.force, sent.timeout, env, held.files if held else ())
     done = time.monotonic()
-    said = {key: value for key, value in asdict(outcome).items() if key in parcel.Answer.__dataclass_fields__}
+    said = asdict(outcome)
     if outcome.returncode:
         return parcel.Answer(**said | {"problem": f"{_here()}: {outcome.problem}"})
     with _remote() as repo:

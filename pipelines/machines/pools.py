@@ -89,11 +89,16 @@ def bring(addresses: Iterable[str]) -> None:
             repo.pull(targets=addresses, allow_missing=True)
 
 
+def _read_by_others(plan: Sequence[graph.Stage], states: Mapping[str, str]) -> list[graph.Stage]:
+    """Unchanged stages whose data another one is to read."""
+    needed = {name for stage in plan if states[stage.name] != "unchanged" for name in stage.upstream}
+    return [stage for stage in plan if stage.name in needed and states[stage.name] == "unchanged"]
+
+
 def lost(plan: Sequence[graph.Stage], states: Mapping[str, str]) -> set[str]:
     """Names of unchanged stages whose data another one is to read, and which neither this machine nor the remote has any more: a lock file
     may have come with git to a store that is new."""
-    needed = {name for stage in plan if states[stage.name] != "unchanged" for name in stage.upstream}
-    candidates = [stage for stage in plan if stage.name in needed and states[stage.name] == "unchanged"]
+    candidates = _read_by_others(plan, states)
     if not candidates:
         return set()
     check_remote()  # one that does not answer has not lost anything
@@ -131,8 +136,7 @@ class Pool:
                 "packed): commit and push them"
             )
         self._maybe = {name for name, state in states.items() if state == "may run"}
-        needed = {name for stage in plan if states[stage.name] != "unchanged" for name in stage.upstream}
-        self._push([stage for stage in plan if stage.name in needed and states[stage.name] == "unchanged"])
+        self._push(_read_by_others(plan, states))
         self._runs = PoolRuns(name, kind)
 
     def stop(self) -> None:

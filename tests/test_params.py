@@ -266,11 +266,11 @@ MORE = {
         ),
         (
             lambda raw: raw["tasks"]["same"].update(range=[0, 5]),
-            "tasks.same: range has no effect: it is of scores, and a classification task has none; leave it out",
+            "tasks.same: range has no effect: it is for kind regression, and this task is of kind classification; leave it out",
         ),
         (
             lambda raw: raw["tasks"]["same"].update(lowercase=True),
-            "tasks.same: lowercase has no effect: it is of BLEU and chrF, and a classification task has neither; leave it out",
+            "tasks.same: lowercase has no effect: it is for kind text, and this task is of kind classification; leave it out",
         ),
         (
             lambda raw: raw["tasks"]["same"].update(table={"format": "jsonl", "fields": 3, "text_a": "a", "label": "b"}),
@@ -294,7 +294,7 @@ MORE = {
         ),
         (
             lambda raw: raw["alignments"]["again"].update(methods=[{"preset": "artetxe_2017", "csls_k": 5}]),
-            "alignments.again.methods[0]: csls_k has no effect: the map is learned without neighbours",
+            "alignments.again.methods[0]: csls_k has no effect: no step of this method uses neighbours",
         ),
         (
             lambda raw: raw["alignments"]["again"].update(retrievals=["nn"], csls_k=5),

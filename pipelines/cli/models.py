@@ -17,8 +17,8 @@ from pipelines.cli.command import MOST, group, plain_name
 command = group("Models")
 
 
-@command()
-def batch(
+@command("batch")
+def batch_command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of `models` in params.yaml.")],
     step: Annotated[
         int, typer.Argument(metavar="STEP", help="A step of the pre-training, counted from 1 as in its log.")
@@ -26,10 +26,10 @@ def batch(
     rows: Annotated[int, typer.Option(min=1, help="How many rows of the batch to show.")] = 8,
 ) -> None:
     """Show the batch of one pre-training step: text, masks, pairs, and the documents of each row."""
-    from components.pretrain.batch import batch as read
+    from components.pretrain.batch import batch
     from pipelines import terminal
 
-    shown = read(params.load(), model, step)
+    shown = batch(params.load(), model, step)
     for row in shown[:rows]:
         about = ", ".join([f"documents {row['documents']}", *([row["asked"]] if row.get("asked") else [])])
         terminal.say(about, "bold")

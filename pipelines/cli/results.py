@@ -29,17 +29,17 @@ def runs(
     terminal.table(*(studies.recorded(study) if study is not None else studies.tunings(last)))
 
 
-@command()
-def trace(
+@command("trace")
+def trace_command(
     stage: Annotated[
         str, typer.Argument(metavar="STAGE", help="The stage that wrote the number, e.g. evaluate@gpt-pairs.")
     ],
 ) -> None:
     """Show where a stage's numbers come from: data, code, settings and commit, of it and of every stage behind it."""
     from pipelines import terminal
-    from pipelines.execution import trace as traced
+    from pipelines.execution import trace
 
-    first, *_ = stages = traced.behind(stage)
+    first, *_ = stages = trace.behind(stage)
     writer = {path: each.name for each in stages for path in each.written}
     rows = []
     for each in stages:
@@ -47,7 +47,7 @@ def trace(
         rows.append([each.name, each.state, each.commit, ", ".join([*origins, *each.sources])])
     terminal.table(["stage", "state", "recorded by", "reads"], rows)
     kind, _, name = stage.partition("@")
-    files = list(map(str, traced.code(stage)))
+    files = list(map(str, trace.code(stage)))
     if files:
         terminal.say(f"settings {resolve.file_of(kind, name or 'all')}")
         terminal.say(f"code     {files[0]}, which imports {len(files) - 1} others of the project")

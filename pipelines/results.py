@@ -21,7 +21,7 @@ Metrics = dict[tuple[str, str], dict]
 def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
     """The figures of the stages that were asked for; without targets, and for the report alone, its table of scores.
 
-    Without the report no page has them but the ledger's, and the report that lies there is of an earlier run: both are said.
+    When the report was not built, say that the one on disk is older.
     """
     selection = [one for one in plan if not targets or graph.selects(targets, one.name)]
     names = [one.name for one in selection]

@@ -1,5 +1,5 @@
-"""DVC's graph as an ordered plan. All dependencies come from dvc.yaml; nothing is added here. Of a folder that many stages write to, only
-those stages are needed whose part is read."""
+"""DVC's graph as an ordered plan. All dependencies come from dvc.yaml; nothing is added here. Where many stages write
+to one folder, only those are needed whose part of it is read."""
 
 import difflib
 import os
@@ -87,8 +87,8 @@ def _stage(stage, graph: networkx.DiGraph) -> Stage:
 
 
 def _needed(stage: Stage, stages: Mapping[str, Stage]) -> tuple[str, ...]:
-    """The stages that one needs: all before it, of a digest only those whose outputs it reads. So a study of two evaluations needs no third
-    one. Without its resolved settings a digest needs all."""
+    """The stages that a stage needs: all upstream ones; for a digest (`*_inputs`) only those whose outputs it reads, as
+    far as its resolved settings are there to say so. So a study of two evaluations needs no third one."""
     if stage.is_digest:
         with suppress(SesameError, LookupError, TypeError):
             read = read_json(resolve.file_of(*stage.name.split("@")))["settings"]["folders"]

@@ -75,7 +75,8 @@ def make(name: str) -> tuple[UUID, str]:
 
 
 def _entry(kind: str) -> dict:
-    """Started by name, from wherever the worker stands; without looking for a workspace to prepare, which takes a process more."""
+    """How Prefect starts the flow: by module name, whatever the worker's folder, and without the extra process that
+    prepares a workspace."""
     from prefect.types.entrypoint import EntrypointType
 
     variables = {"job_variables": {"command": "python -m prefect.engine"}} if kind == "process" else {}
@@ -282,7 +283,7 @@ def _same(stage: graph.Stage, order: parcel.Order) -> bool:
 
 
 def _wrong(stage: graph.Stage, order: parcel.Order, answer: parcel.Answer) -> str:
-    """What of an answer does not fit what was sent; empty where all does."""
+    """Why an answer does not fit the stage that was sent; empty if it fits."""
     [(name, entry)] = lockfile.parsed(answer.entry).items()
     if name != stage.name or entry.get("cmd") != stage.cmd:
         return f"it ran `{entry.get('cmd')}` as {name}"

@@ -261,7 +261,7 @@ def test_a_folder_that_is_read_only_is_one_line(bare):
 
 
 @pytest.mark.parametrize(("spoil", "said"), [
-    (lambda path: path.joinpath(".sesame").touch(), "can't be used (File exists); one is a folder where a file belongs"),
+    (lambda path: path.joinpath(".sesame").touch(), "can't be used (File exists); a folder is where a file is expected"),
     (lambda path: path.joinpath("dvc.yaml").unlink(), "dvc.yaml: no such file; run from the project's folder, or bring it back"),
 ])  # fmt: skip
 def test_what_stands_in_the_place_of_another_is_one_line(bare, spoil, said):

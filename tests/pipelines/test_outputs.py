@@ -85,7 +85,7 @@ def test_numbers_that_are_none_are_refused(project, command):
 def test_a_name_that_is_too_long_is_one_line(project, command):
     YAML().dump(tiny_params(), Path("params.yaml"))
     done = CliRunner().invoke(cli.app, command)
-    assert done.exit_code == 1 and "is longer than a name of a file can be" in done.output and done.output.count("\n") == 1
+    assert done.exit_code == 1 and "is too long for a file name; give a shorter one" in done.output and done.output.count("\n") == 1
 
 
 @pytest.mark.parametrize(("option", "there"), [("corpus", "base, tiny"), ("vectors", "one, two")])

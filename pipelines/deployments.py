@@ -58,7 +58,7 @@ def pipeline(
     """
     if overrides or experiment:
         options = ["--force"] * force + ["--recheck"] * recheck + (["--jobs", str(jobs)] if jobs else [])
-        return _lane(overrides or {}, experiment, targets or [], options)
+        return _in_worktree(overrides or {}, experiment, targets or [], options)
     try:
         forecast.announce(targets or [], force, recheck, jobs, True, get_run_logger().info)
         return sesame.fn(targets, force, jobs or forecast.default_jobs(params.load()), wait=True, recheck=recheck)
@@ -80,7 +80,7 @@ def study(name: str) -> State:
     return pipeline.fn(targets=[f"study@{name}"])
 
 
-def _lane(values: dict[str, Any], name: str | None, targets: list[str], options: list[str]) -> State:
+def _in_worktree(values: dict[str, Any], name: str | None, targets: list[str], options: list[str]) -> State:
     """Run `sesame run` in a git worktree. Its stages are in a flow run of their own, with the experiment's name."""
     log = get_run_logger()
 

@@ -17,6 +17,7 @@ import requests
 from components import params
 from components.core.errors import SesameError, one_line, without_secrets
 from components.text.sources import pypi
+from pipelines import terminal
 from pipelines.machines import services
 
 ROOM, MEMORY = 5 * 2**30, 4 * 2**30
@@ -47,14 +48,13 @@ def examined() -> list[Check]:
 
 
 def python() -> Iterator[Check]:
-    wanted = sys.version_info >= (3, 11)
-    cure = "" if wanted else "install Python 3.11 or newer, and `make install`"
-    yield Check("python", f"{platform.python_version()}, {sys.executable}", cure)
+    yield Check("python", f"{platform.python_version()}, {sys.executable}")  # pip refuses an older one than is needed
 
 
 def packages() -> Iterator[Check]:
     """Against constraints.txt, which says what was tested."""
-    pins = dict(re.findall(r"^([A-Za-z0-9_.-]+)==([^\s;]+)", _constraints().read_text(), re.M))
+    constraints = (Path(__file__).parents[1] / "constraints.txt").read_text()
+    pins = dict(re.findall(r"^([A-Za-z0-9_.-]+)==([^\s;]+)", constraints, re.M))
     others = []
     for name, pinned in pins.items():
         try:
@@ -64,9 +64,9 @@ def packages() -> Iterator[Check]:
                 others.append(f"{name} {installed} for {pinned}")
         except PackageNotFoundError:
             continue  # of another platform, or an extra
-    shown = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
     cure = "`make install` brings the versions that were tested" if others else ""
-    yield Check("packages", f"{len(pins)} pinned" + (f"; not as pinned: {shown}" if others else ""), cure, needed=False)
+    shown = f"; not as pinned: {terminal.some(others)}" if others else ""
+    yield Check("packages", f"{len(pins)} pinned{shown}", cure, needed=False)
 
 
 def checkout() -> Iterator[Check]:
@@ -95,7 +95,7 @@ def declared() -> Iterator[Check]:
 def memory() -> Iterator[Check]:
     total, free = psutil.virtual_memory().total, psutil.virtual_memory().available
     cure = "" if free > MEMORY else "close other programs, or use `--jobs 1`"
-    yield Check("cores", f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()}")
+    yield Check("cores", f"{len(os.sched_getaffinity(0))}")
     yield Check("memory", f"{free / 2**30:.1f} GiB free of {total / 2**30:.1f}", cure, needed=False)
 
 
@@ -134,10 +134,6 @@ def index() -> Iterator[Check]:
 def servers() -> Iterator[Check]:
     for name, state, address in services.status():
         yield Check(name, f"{state} {address}".strip())
-
-
-def _constraints() -> Path:
-    return Path(__file__).resolve().parents[1] / "constraints.txt"
 
 
 def _said(*command: str) -> str:

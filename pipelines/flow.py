@@ -25,7 +25,7 @@ from components.core.errors import SesameError
 from components.core.storage import STATE
 from pipelines import terminal
 from pipelines.execution import graph, ledger, processes, repository, runner, slots, sources
-from pipelines.execution.cancellation import heard
+from pipelines.execution.cancellation import when_cancelled
 from pipelines.machines import pools, services
 from pipelines.money import energy
 from pipelines.money.forecast import JOBS
@@ -46,17 +46,19 @@ class Result:
     message: str
 
 
-AGAIN = "Failed, tried again"
+RETRYING = "Failed, tried again"
 
 
-def _again(_task, _run, state: State) -> bool:
-    return state.name == AGAIN
+def _is_retrying(_task, _run, state: State) -> bool:
+    return state.name == RETRYING
 
 
-@task(task_run_name="{stage.name}", retry_delay_seconds=RETRY_AFTER, retry_condition_fn=_again, persist_result=False)
+@task(
+    task_run_name="{stage.name}", retry_delay_seconds=RETRY_AFTER, retry_condition_fn=_is_retrying, persist_result=False
+)
 def run_stage(
-    stage: graph.Stage, cached: bool, blocker: str, force: bool, book: ledger.Ledger | None, held: slots.Slots | None,
-    run: Callable[..., runner.Outcome],
+    stage: graph.Stage, cached: bool, blocker: str, force: bool, run_ledger: ledger.Ledger | None,
+    held: slots.Slots | None, run: Callable[..., runner.Outcome],
 ) -> State:  # fmt: skip
     """Run one stage on what it holds, by `run`, unless it is unchanged (`cached`) or a stage it needs failed (`blocker`)."""
     if blocker:
@@ -70,7 +72,7 @@ def run_stage(
         terminal.line(stage.name, text)
 
     on_line(stage.desc or "begins")
-    env = (book.env if book else {}) | (held.env if held else {})
+    env = (run_ledger.env if run_ledger else {}) | (held.env if held else {})
     outcome = run(on_line, force, env=env, files=held.files if held else ())
     if outcome.stopped:
         return Cancelled(name="Stopped", message=outcome.problem)
@@ -80,11 +82,11 @@ def run_stage(
         if outcome.permanent or task_run.run_count > stage.meta.retries:
             return Failed(message=outcome.problem)
         terminal.line(stage.name, f"failed: {outcome.problem}; trying again ({task_run.run_count} of {stage.meta.retries})", "yellow")
-        return Failed(name=AGAIN, message=outcome.problem)
+        return Failed(name=RETRYING, message=outcome.problem)
     if outcome.skipped:
         return Completed(name="Cached", message="unchanged, or taken from DVC's cache")
-    if book:
-        book.record(stage)
+    if run_ledger:
+        run_ledger.record(stage)
     return Completed(message="done")
 
 
@@ -104,9 +106,9 @@ class Build:
     cached: set[str]
     forced: set[str]
     jobs: int
-    slots_of: Callable[[graph.Stage], int] = lambda stage: 1
+    slots_of: Callable[[graph.Stage], int]
     """How many of its resource a stage takes."""
-    book: ledger.Ledger | None = None
+    run_ledger: ledger.Ledger | None = None
     pool: pools.Pool | None = None
     """Where stages run; None is here."""
     local: Collection[str] = ()
@@ -148,14 +150,14 @@ class Build:
     def _end(self, said: str) -> None:
         """Stop what runs, and note how it ended. Another Ctrl-C ends the waiting, and nothing else."""
         while True:
-            with suppress(KeyboardInterrupt), _told_once(signal.SIGTERM):
+            with suppress(KeyboardInterrupt), _ignoring(signal.SIGTERM):
                 if said:
                     terminal.say(said, "yellow")
                     said = ""
                 runner.stop_all()  # again, there is nothing to wait for: who is cut short there has killed all
                 if self.pool:
                     self.pool.stop()
-                with _told_once(signal.SIGINT):
+                with _ignoring(signal.SIGINT):
                     for name in list(self._running):
                         self._collect(name)
                 return
@@ -199,7 +201,8 @@ class Build:
         self._running[stage.name] = stage, time.monotonic()
         forced, held = stage.name in self.forced, self._held.get(stage.name)
         cached = stage.name in self.cached
-        future = configured.submit(stage, cached, ", ".join(bad), forced, self.book, held, self._way(stage), wait_for=needs)
+        given = (stage, cached, ", ".join(bad), forced, self.run_ledger, held, self._way(stage))
+        future = configured.submit(*given, wait_for=needs)
         self._futures[stage.name] = future
         future.add_done_callback(lambda _: self._finished.put(stage.name))
 
@@ -228,7 +231,7 @@ class Build:
 
 
 @contextmanager
-def _told_once(number: signal.Signals) -> Iterator[None]:
+def _ignoring(number: signal.Signals) -> Iterator[None]:
     """No such signal cuts the stopping of stages short: who cancels a flow often tells it twice, by Ctrl-C and by Prefect."""
     before = signal.signal(number, signal.SIG_IGN)
     try:
@@ -271,10 +274,10 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
     started = time.monotonic()
     runner.reset()
     try:
-        with heard() as cancelled, _only_flow(wait, cancelled):
+        with when_cancelled() as cancelled, _only_flow(wait, cancelled):
             with repository.at_once(wait):
                 plan, all_params = graph.plan(targets or []), params.load()
-                forced = {stage.name for stage in plan} if force else sources.unfixed(all_params) if recheck else set()
+                forced = sources.forced(plan, all_params, force, recheck)
                 if all_params.away:
                     pools.bring(graph.folders(plan))
                 states = graph.states(plan, forced, all_params.away)
@@ -301,13 +304,13 @@ def _built(build: Build, targets: list[str], cancelled: threading.Event, started
     guard = processes.guarded(runner.MARK, str(os.getpid())) if work else nullcontext()
     try:
         opened = ledger.opened(flow_run.name, flow_run.id, targets) if work else nullcontext()
-        with guard, opened as build.book, energy.running() if work else nullcontext() as meter:
+        with guard, opened as build.run_ledger, energy.running() if work else nullcontext() as meter:
             try:
                 build.run(cancelled)
             finally:
                 if work:
                     graph.order_lock()  # before the ledger keeps a copy
-                    build.book.measured(meter.kwh(pue))
+                    build.run_ledger.measured(meter.kwh(pue))
     except StagesFailed:
         outcome = Failed
     except KeyboardInterrupt:
@@ -323,16 +326,16 @@ def _summary(build: Build, seconds: float) -> str:
     parts += [f"{count[state]} {state.lower()}" for state in ("Skipped", "Stopped") if count[state]]
     if left := len(build.plan) - len(build.results):
         parts.append(f"{left} not begun")
-    return f"{len(build.plan)} stage{'s' * (len(build.plan) != 1)}: {', '.join(parts)} in {seconds:.1f} s"
+    return f"{terminal.number(len(build.plan), 'stage')}: {', '.join(parts)} in {seconds:.1f} s"
 
 
 def _show(build: Build, summary: str) -> None:
     """The table of stages: whole in Prefect, without the unchanged ones in the terminal."""
-    rows, experiment = [], build.book.experiment if build.book else ""
+    rows, recorded = [], build.run_ledger
     for stage in build.plan:
         result = build.results.get(stage.name, Result("Not begun", 0.0, ""))
-        run_id = build.book.stages.get(stage.name) if build.book else None
-        link = services.mlflow_run(experiment, run_id) if run_id else ""
+        run_id = recorded.stages.get(stage.name) if recorded else None
+        link = services.mlflow_run(recorded.experiment, run_id) if run_id else ""
         seconds = f"{result.seconds:.1f}" if result.state not in ("Cached", "Skipped", "Not begun") else ""
         message = result.message * (result.state not in GOOD)
         rows.append({"stage": stage.name, "state": result.state, "seconds": seconds, "message": message, "MLflow": link})

@@ -1,6 +1,5 @@
 """The results of a build, printed at its end: the figures of its stages, then the page that shows them."""
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from components.core import storage
 from components.finetune.stages import scores_table, spread
 from components.stages import registry
 from components.stages.declaration import Table
-from components.stages.outputs import read_json
+from components.stages.outputs import read_json, rows
 from components.studies.folders import REPORTS
 from pipelines import studies, terminal
 from pipelines.execution import graph
@@ -22,7 +21,7 @@ Metrics = dict[tuple[str, str], dict]
 def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
     """The figures of the stages that were asked for; without targets, and for the report alone, its table of scores.
 
-    Without the report no page has them but the ledger's, and the report that lies there is of an earlier run: both are said.
+    When the report was not built, say that the one on disk is older.
     """
     selection = [one for one in plan if not targets or graph.selects(targets, one.name)]
     names = [one.name for one in selection]
@@ -52,8 +51,7 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
 def _report() -> None:
     path = REPORT / "scores.csv"
     if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            _say(scores_table(list(csv.DictReader(file))))
+        _say(scores_table(rows(path)))
     terminal.say(f"report   {REPORT / 'index.html'}")
 
 
@@ -74,12 +72,10 @@ def _say(table: Table) -> None:
 
 
 def _efficiency() -> None:
-    with (REPORT / "efficiency.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
     cells = [
         [row["task"], row["point"], spread(row["score"], row["std"], row["n"]), row["difference"], row["verdict"],
          *(f"{float(row[key]):.2f}" for key in ("ms", "ms_ratio", "ms_together_ratio", "mflops", "mib"))]
-        for row in rows
+        for row in rows(REPORT / "efficiency.csv")
     ]  # fmt: skip
     terminal.say("")
     columns = ["task", "point", "score", "minus baseline", "verdict", "ms", "× baseline", "× baseline, 32", "MFLOPs", "MiB"]
@@ -88,18 +84,18 @@ def _efficiency() -> None:
 
 
 def _search(page: bool) -> None:
-    rows = []
+    cells = []
     for path in sorted((SEARCH / "trials").glob("*/*/*.json")):
         metrics = read_json(path)
         best = metrics["best"] or {"score": None, "drawn": {}}
         drawn = ", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in best["drawn"].items())
         score = "–" if best["score"] is None else f"{best['score']:.3f}"
-        rows.append([
+        cells.append([
             metrics["model"], metrics["init"], metrics["task"], metrics["metric"], score, f"{metrics['trials']}",
             f"{metrics['cost']['seconds']:.0f}", drawn,
         ])  # fmt: skip
     terminal.say("")
-    terminal.table(["model", "start", "task", "metric", "best on dev", "trials", "seconds", "drawn"], rows)
+    terminal.table(["model", "start", "task", "metric", "best on dev", "trials", "seconds", "drawn"], cells)
     terminal.say(
         f"report   {SEARCH / 'index.html'}" if page else ("report   is not up to date: `sesame run budget` updates it")
     )

@@ -1,6 +1,5 @@
 """Output of `sesame study`, `sesame runs` and `sesame champion`, from the files that stages wrote and from MLflow."""
 
-import csv
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,7 @@ from components import params
 from components.core import storage, tracking
 from components.core.errors import SesameError
 from components.params import LOSS
-from components.stages.outputs import read_json
+from components.stages.outputs import read_json, rows
 from components.studies import folders
 from components.studies.folders import RATES, REPORTS
 from pipelines import terminal
@@ -69,14 +68,14 @@ def show(name: str) -> None:
     path, block = REPORTS / f"{name}.csv", _declared(name)
     if not path.exists():
         return
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    spent = ["parameters", *SPENT] if len({row["parameters"] for row in rows}) > 1 else SPENT
-    columns = ["variant", *(["milestone"] if block.milestones else []), *spent]
-    shown = [[row["variant"], *([row["milestone"]] if block.milestones else []), *(_short(row[key]) for key in spent)] for row in rows]
+    table = rows(path)
+    spent = ["parameters", *SPENT] if len({row["parameters"] for row in table}) > 1 else SPENT
+    names = ["variant", "milestone"] if block.milestones else ["variant"]
+    columns = [*names, *spent]
+    shown = [[*(row[key] for key in names), *(_short(row[key]) for key in spent)] for row in table]
     for measure in (LOSS, *block.measures):
         columns += [f"{measure} ± std", f"minus {block.base}"]
-        for row, cells in zip(rows, shown, strict=True):
+        for row, cells in zip(table, shown, strict=True):
             cells.append(f"{_short(row[measure])} ± {_short(row[f'{measure}_std'])}")
             difference, low, high = (row.get(f"{measure}_{key}") for key in ("difference", "low", "high"))
             cells.append(f"{float(difference):+.3f} [{float(low):+.3f}, {float(high):+.3f}]" if difference and low and high else "")
@@ -97,7 +96,7 @@ def _short(text: str | float | None) -> str:
 def tunings(last: int) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of the newest fine-tunings in the ledger, each with its scores on test, or on dev where that is what is judged."""
     columns = ["model", "task", "method", "init", "seed", "recipe", "scores", "seconds", "experiment", "commit"]
-    rows, experiments = [], {"": ""}
+    found, experiments = [], {"": ""}
     for run in _search("tags.task != '' and tags.seed != ''", last):
         tags, metrics = run.data.tags, run.data.metrics
         judged = "test." if any(key.startswith("test.") for key in metrics) else "dev."
@@ -106,8 +105,8 @@ def tunings(last: int) -> tuple[list[str], list[list[str]]]:
         if flow not in experiments:
             experiments[flow] = tracking.client().get_run(flow).data.tags.get("experiment", "")
         about = [*(tags.get(key, "") for key in columns[:6]), scores]
-        rows.append([*about, f"{metrics.get('seconds', 0):.1f}", experiments[flow], tags.get("git_commit", "")[:8]])
-    return columns, rows
+        found.append([*about, f"{metrics.get('seconds', 0):.1f}", experiments[flow], tags.get("git_commit", "")[:8]])
+    return columns, found
 
 
 def recorded(name: str) -> tuple[list[str], list[list[str]]]:
@@ -117,10 +116,9 @@ def recorded(name: str) -> tuple[list[str], list[list[str]]]:
     if not parents:
         raise SesameError(f"MLflow has no finished run of study {name}; run `sesame study {name}`")
     runs = _search(f"tags.mlflow.parentRunId = '{parents[0].info.run_id}'", 1000)
-    rows = [
+    return ["variant", "seed", *columns], [
         [run.data.tags["variant"], run.data.tags["seed"], *(_short(run.data.metrics.get(key)) for key in columns)] for run in reversed(runs)
     ]
-    return ["variant", "seed", *columns], rows
 
 
 def _search(wanted: str, last: int) -> list:

@@ -6,7 +6,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console, Group
@@ -83,6 +83,16 @@ def board(seconds: float | None) -> Iterator[None]:
             yield
     finally:
         _board = None
+
+
+def number(count: int, noun: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """`a, b, c and 4 more`."""
+    return ", ".join(names[:most]) + f" and {len(names) - most} more" * (len(names) > most)
 
 
 def colour(stage: str) -> str:

@@ -1,7 +1,6 @@
 """`sesame try`: one small GPT from raw text to what it knows, in two minutes, by stages that the whole pipeline uses
 again."""
 
-import csv
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from markupsafe import Markup
 from components import objectives, params
 from components.comparison import pages, plots
 from components.core import compute
+from components.core.frames import read_csv
 from components.evaluations import one_model
 from components.evaluations.minimal_pairs import pairs
 from components.models import store
@@ -35,7 +35,7 @@ class Judged(NamedTuple):
     bad: str
     paradigm: str
     margin: float
-    """Of the two sentences' log-probabilities, the right one's less the wrong one's, in nats."""
+    """Log-probability of the right sentence minus that of the wrong one, in nats."""
 
 
 def show() -> None:
@@ -49,12 +49,7 @@ def show() -> None:
         for result in (answers, one_model.evaluate_model("minimal_pairs", EVALUATION, folder, 1))
     )
     judged, written = _judged(answers.items), _samples(block, folder)
-    with Path("data/study_curves", f"{MODEL}.csv").open(newline="") as file:
-        curve = (
-            pd.DataFrame(csv.DictReader(file))
-            .apply(pd.to_numeric, errors="coerce")
-            .assign(model=MODEL, reads=block.loss_of)
-        )
+    curve = read_csv(Path("data/study_curves", f"{MODEL}.csv")).assign(model=MODEL, reads=block.loss_of)
     bits, tokens = curve["bits_per_byte"].iloc[-1], int(curve["tokens"].iloc[-1])
     facts = {"tokens": tokens, "bits": bits, "score": score, "random": random, "items": len(answers.values)}
     facts["bigram"] = answers.figures["references"]["bigram"]

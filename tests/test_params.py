@@ -266,11 +266,11 @@ MORE = {
         ),
         (
             lambda raw: raw["tasks"]["same"].update(range=[0, 5]),
-            "tasks.same: range has no effect: it is of scores, and a classification task has none; leave it out",
+            "tasks.same: range has no effect: it is for kind regression, and this task is of kind classification; leave it out",
         ),
         (
             lambda raw: raw["tasks"]["same"].update(lowercase=True),
-            "tasks.same: lowercase has no effect: it is of BLEU and chrF, and a classification task has neither; leave it out",
+            "tasks.same: lowercase has no effect: it is for kind text, and this task is of kind classification; leave it out",
         ),
         (
             lambda raw: raw["tasks"]["same"].update(table={"format": "jsonl", "fields": 3, "text_a": "a", "label": "b"}),
@@ -294,7 +294,7 @@ MORE = {
         ),
         (
             lambda raw: raw["alignments"]["again"].update(methods=[{"preset": "artetxe_2017", "csls_k": 5}]),
-            "alignments.again.methods[0]: csls_k has no effect: the map is learned without neighbours",
+            "alignments.again.methods[0]: csls_k has no effect: no step of this method uses neighbours",
         ),
         (
             lambda raw: raw["alignments"]["again"].update(retrievals=["nn"], csls_k=5),
@@ -397,6 +397,14 @@ MORE = {
             lambda raw: raw["search"]["space"].update(dropout={"low": 0.1, "high": 1.5}),
             "search.space: dropout: Input should be less than 1 (it is 1.5)",
         ),
+        (
+            lambda raw: raw["search"]["space"].update(patience={"choices": [False]}),
+            "search.space: patience: false is not a number; give a number, or null for none",
+        ),
+        (
+            lambda raw: raw["search"]["space"].update(epochs={"choices": [2.5]}),
+            "search.space: epochs: Input should be a valid integer, got a number with a fractional part (it is 2.5)",
+        ),
         (lambda raw: raw["search"]["space"].update(dropout={"low": 0.1}), "search.space.dropout: give either low and high, or choices"),
         (
             lambda raw: raw["search"]["space"].update(dropout={"low": 0.0, "high": 0.1, "log": True}),
@@ -482,8 +490,8 @@ MORE = {
                     "schedule constant, or a warmup below 1",
         ),
         (
-            lambda raw: raw["search"].update(space={"warmup": {"choices": [0.1, 1.0]}}),
-            "search.space: warmup: warmup 1 leaves no steps for the decay of schedule linear",
+            lambda raw: raw["search"].update(models=["bert"], space={"warmup": {"choices": [0.1, 1.0]}}),
+            "search.space: warmup 1.0 does not fit the recipe of bert: warmup 1 leaves no steps for the decay of schedule linear",
         ),
         (
             lambda raw: raw["models"]["gpt"]["optimizer"].update(decay=0.5),

@@ -6,7 +6,7 @@ settings are a Block there, and `union_of` joins those that a registry in `compo
 
 import math
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -246,6 +246,13 @@ def parts(value: object) -> Collection[object]:
     if isinstance(value, BaseModel):
         return [part for _, part in value]  # `dict(value)` calls a block's field that is named `keys`
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def inside(value: object) -> Iterator[object]:
+    """Yield a value of params and all that is in it, however deep."""
+    yield value
+    for part in parts(value):
+        yield from inside(part)
 
 
 @cache

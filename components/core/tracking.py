@@ -50,6 +50,16 @@ def _own_database() -> str:
     return f"sqlite:///{checkout() / 'mlflow.db'}"
 
 
+def database() -> Path | None:
+    """Return the SQLite database that MLflow is in; None if it is a server or another database."""
+    return Path(uri().removeprefix("sqlite:///")) if uri().startswith("sqlite:///") else None
+
+
+def is_off() -> bool:
+    """Return whether nothing is recorded."""
+    return os.environ.get(OFF) == "off"
+
+
 def checkout() -> Path:
     """Return the current folder. DVC runs a queued experiment in a copy, which it deletes: then return the folder that was copied."""
     here = Path.cwd()
@@ -335,5 +345,5 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
 @contextmanager
 def start(name: str, tags: dict[str, str], params: dict, enabled: bool = True, run_id: str | None = None) -> Iterator[Run]:
     """Open the run of a stage, below the flow's run if there is one; `run_id` continues the run of a killed attempt."""
-    with _open(name, tags, params, os.environ.get(PARENT), enabled and os.environ.get(OFF) != "off", run_id) as run:
+    with _open(name, tags, params, os.environ.get(PARENT), enabled and not is_off(), run_id) as run:
         yield run

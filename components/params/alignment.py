@@ -91,7 +91,7 @@ class Method(Block):
             self.refuse_idle(["neighbours_among"], f"it is for map: rcsls, and map is {self.map}")
         learned = self.self_learning and (self.self_learning.retrieval == "csls" or self.start == "similarity")
         if self.map != "rcsls" and not learned:
-            why = "the map is learned without neighbours; that of the translations is the alignment's own"
+            why = "no step of this method uses neighbours, and translations have the csls_k of the alignment"
             self.refuse_idle(["csls_k"], why)
         if self.start == "similarity" and self.self_learning is None:
             raise ValueError("start: similarity finds too few correct pairs by itself; set self_learning")

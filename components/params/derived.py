@@ -63,8 +63,9 @@ class Tuned(OnTasks):
 
 
 class MultiTask(OnTasks):
-    """All weights tuned on several tasks at once, a head for each (Liu et al. 2019, multi-task deep neural networks); under `method:
-    text_to_text` without heads, told by their prompts (Raffel et al. 2020, section 3.5.2)."""
+    """All weights tuned on several tasks at once, a head for each (Liu et al. 2019, multi-task deep neural networks);
+    with `method: text_to_text` there are no heads, and the prompt names the task (Raffel et al. 2020, section
+    3.5.2)."""
 
     needs = "tasks"
 

@@ -120,9 +120,10 @@ class Baselines(Block):
     """Baselines that need no pre-training, on the same examples."""
 
     methods: Annotated[list[Literal[BASELINES]], Once]
-    """The commonest label (where a text is asked for, the source as it is); bags of words: the cosine of a pair's two,
-    linear models, and `second_text` of a pair's second text alone; a deep averaging network (Iyyer et al. 2015);
-    decomposable attention, for pairs (Parikh et al. 2016); a biLSTM with attention."""
+    """`majority`: the commonest label (for `text`: the source unchanged). `tfidf_cosine`: the cosine of the two bags of
+    words. `logistic_regression`, `linear_svm`: over bags of words; `second_text`: over the second text's alone.
+    `averaging`: a deep averaging network (Iyyer et al. 2015). `decomposable_attention`: for pairs (Parikh et al. 2016).
+    `bilstm`: with attention."""
     tokenizer: TokenizerName
     """The tokenizer of the networks, whose vectors start at random."""
     embedding_size: Size = 100

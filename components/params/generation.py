@@ -26,7 +26,7 @@ class Greedy(Decoded):
 
 
 class Sample(Decoded):
-    """Pieces are drawn."""
+    """Tokens are sampled."""
 
     kind: Literal["sample"]
     temperature: Annotated[float, Field(ge=0.001, le=1000)] = 1.0
@@ -48,7 +48,8 @@ class Beam(Decoded):
     beams: Annotated[int, Field(ge=2, le=1000)] = 4
     """Texts that are kept at each step (Vaswani et al. 2017: 4)."""
     length_penalty: Annotated[float, Field(ge=-10, le=10)] = 0.6
-    """Power of the length that a text's log-probability is divided by: 0 leaves short ones ahead (Vaswani et al. 2017, section 6.1)."""
+    """Length-penalty exponent: log-probabilities are divided by the length to this power; 0 favours short texts
+    (Vaswani et al. 2017, section 6.1)."""
 
 
 HowWritten = Annotated[Greedy | Sample | Beam, Field(discriminator="kind")]
@@ -67,7 +68,7 @@ class ParallelInputs(Block):
 
 
 class BeginningInputs(Block):
-    """Beginnings of held-out documents, to be gone on with."""
+    """Beginnings of held-out documents, for the model to continue."""
 
     kind: Literal["beginnings"]
     split: Literal["valid", "test"] = "test"

@@ -49,8 +49,8 @@ def where(location: tuple, raw: Any) -> str:
 
 
 def messages(error: ValidationError, raw: Any) -> list[str]:
-    """Each mistake in a line, with its path. Of a value that may be of several types pydantic tells what is wrong by each of them: told
-    are the mistakes by the type that it has, and where it has none, the types."""
+    """Each mistake in a line, with its path. For a value of several possible types pydantic reports a mistake for each
+    type: keep those of the type that the value has; if it has none of them, list the types."""
     problems: dict[str, list[dict]] = {}
     for problem in error.errors():
         problems.setdefault(where(problem["loc"], raw), []).append(problem)

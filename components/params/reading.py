@@ -100,11 +100,12 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
 
     Raises SesameError that lists every problem, one a line, each with its path.
     """
-    for path, content in ((file, raw), (STUDIES, {} if studies is None else studies)):
+    for file_, content in ((file, raw), (STUDIES, {} if studies is None else studies)):
         if not isinstance(content, dict):
-            raise SesameError(f"{path}: sections expected, as `seed: 1`, {'nothing' if content is None else type(content).__name__} found")
-        if (problem := _odd(content)) is not None:
-            place, problem = _file_of(plain(problem), content.get("studies") or (), (), path)
+            given = "nothing" if content is None else type(content).__name__
+            raise SesameError(f"{file_}: sections expected, as `seed: 1`, {given} found")
+        if (found := _odd(content)) is not None:
+            place, problem = _file_of(plain(found), content.get("studies") or (), (), file_)
             raise SesameError(f"{place}: {problem}")
     studies = studies or {}
     study_names = _names_of_studies(raw, studies, file)

@@ -68,11 +68,13 @@ class Recipe(Block):
     """How a model is adapted to a task."""
 
     method: Literal[METHODS]
-    """Which weights learn: all; biases; adapters; low-rank updates; vectors before the text; or none of the model, under a
-    biLSTM with attention, the mixed layers' mean, a comparison of them token by token, one layer's mean, one vector of each text, or the
-    cosine of two of them; all, and the model writes its answer (T5, Raffel et al. 2020); or none at all, and the model says how likely each
-    answer is behind a prompt with some examples (GPT-3, Brown et al. 2020); or all, with a classifier on several layers (Schwartz et al.
-    2020)."""
+    """Which weights learn. `full`: all. `bitfit`: the biases. `adapters`: bottlenecks added to each layer. `lora`:
+    low-rank updates of the matrices. `prompt`: vectors before the text. No weight of the model, and on top: `features`
+    a biLSTM with attention, `mix` the mean of the mixed layers, `decomposable_attention` a comparison token by token,
+    `linear_probe` the mean of one layer, `sentence_probe` one vector of each text, `cosine` the cosine of two such
+    vectors. `text_to_text`: all, and the model writes its answer (T5, Raffel et al. 2020). `in_context`: none; the
+    likeliest answer after a prompt with examples (GPT-3, Brown et al. 2020). `early_exit`: all, with a classifier on
+    several layers (Schwartz et al. 2020)."""
     learning_rate: LearningRate
     """Highest learning rate of AdamW, reached after the warm-up. BERT's authors try 2e-5 to 5e-5 for all weights
     (Devlin et al. 2019, appendix A.3); small models and heads alone take more, 1e-4 to 1e-3."""

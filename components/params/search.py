@@ -3,11 +3,11 @@
 import difflib
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, create_model, field_validator, model_validator
 
 from components.core.config import Block, Count, DrawnSeed, ModelName, Once, Positive, TaskName, named_combinations
 from components.params.messages import first
-from components.params.recipes import METHODS, Recipe, has_effect
+from components.params.recipes import Recipe
 from components.params.tasks import MetricName
 
 
@@ -121,16 +121,15 @@ class Search(Block):
                 raise ValueError(f"{key} is not a field of a recipe ({hint})")
             if draw.choices is None and Recipe.model_fields[key].annotation not in (int, float):
                 raise ValueError(f"{key} is not a single number: give its choices")
-            method, ends = next(method for method in METHODS if has_effect(key, method)), []
+            field, ends = Recipe.model_fields[key], []
+            # by itself: what it needs beside it, `fits` asks of the recipes that it is for
+            alone = create_model("Field", __base__=Block, **{key: (field.annotation, field)})
             for value in draw.ends:
                 try:
-                    recipe = Recipe.model_validate(
-                        {"method": method, "learning_rate": 1.0, "epochs": 1, "batch_size": 1, key: value}
-                    )
+                    ends.append(getattr(alone(**{key: value}), key))
                 except ValidationError as error:
                     said = first(error).lstrip(".: ").removeprefix(f"{key}: ")
                     raise ValueError(f"{key}: {said} (it is {value!r})") from None
-                ends.append(getattr(recipe, key))
             if draw.choices is not None and len(set(map(repr, ends))) < len(ends):
                 raise ValueError(
                     f"{key}: choices {draw.choices} mean {ends} in a recipe, with one of them twice; leave it out"

@@ -60,9 +60,9 @@ class Scored(Way):
     """`gradient`: how much the loss would change without it, to first order (Michel et al. 2019, equation 2); `magnitude`: the norm of its
     weights, for which no text is needed."""
     objective: Objective | None = None
-    """`gradient`: whose loss; that which the model was trained by, as it is there."""
+    """For `gradient`: the objective whose loss is meant; copy that of the model's training."""
     tokens: Count = 100_000
-    """`gradient`: so much of the training text."""
+    """For `gradient`: tokens of the training text that are read."""
     batch_size: Count = 32
     """Rows that are read at once."""
     seed: DrawnSeed

@@ -1,6 +1,6 @@
 """Where files come from: a package index, an address, this machine, a bucket, the hub; or made by rules."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -65,9 +65,9 @@ class BucketSource(Block):
 
     kind: Literal["bucket"]
     addresses: Annotated[list[Annotated[PathOrAddress, Field(pattern=r"^[a-z0-9]+://\S+$")]], Field(min_length=1)]
-    """Addresses of files, or globs: `s3://lab/crawl/part-*.jsonl.gz`; whatever fsspec has a library for. Keys, and
-    where a bucket is that is not Amazon's, stand in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
-    AWS_ENDPOINT_URL."""
+    """Addresses of files, or globs: `s3://lab/crawl/part-*.jsonl.gz`; any scheme for which fsspec has a
+    library. Credentials, and the endpoint of a bucket that is not Amazon's, are read from the environment:
+    AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL."""
     max_files: Count | None = None
     """Only the first ones, in the order of the addresses and sorted within one."""
 
@@ -175,3 +175,5 @@ class ImagesSource(Block):
 Source = Annotated[
     PypiSource | UrlSource | FilesSource | BucketSource | HubSource | SyntheticSource | ImagesSource, Field(discriminator="kind")
 ]
+SOURCES = (*get_args(get_args(Source)[0]), HubModelSource)
+"""All classes of sources."""

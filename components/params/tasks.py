@@ -70,8 +70,10 @@ class TaskTable(Block):
 
     @model_validator(mode="after")
     def columns_fit(self):
-        if (self.pattern is None) == (self.format == "lines"):
-            raise ValueError("pattern has no effect: it needs format: lines; set that, or leave pattern out")
+        if self.pattern is None and self.format == "lines":
+            raise ValueError("format lines needs a pattern, whose named groups are the columns")
+        if self.format != "lines":
+            self.refuse_idle(["pattern"], f"it is for format: lines, not {self.format}")
         if self.pattern is not None:
             import regex  # which takes time to import, and few need it
 
@@ -223,12 +225,9 @@ class Task(Block):
             self._prompt_fits(self.prompt)
         if self.reader in ("multirc", "wic", "wsc") and self.labels != ["false", "true"]:
             raise ValueError(f'the labels of reader {self.reader} are ["false", "true"]')
-        if self.kind != "regression":
-            self.refuse_idle(["range"], f"it is of scores, and a {self.kind} task has none")
-        if self.kind != "extraction":
-            self.refuse_idle(["unanswerable"], f"it is of questions, and a {self.kind} task has none")
-        if self.kind != "text":
-            self.refuse_idle(["lowercase"], f"it is of BLEU and chrF, and a {self.kind} task has neither")
+        for name, kind in (("range", "regression"), ("unanswerable", "extraction"), ("lowercase", "text")):
+            if self.kind != kind:
+                self.refuse_idle([name], f"it is for kind {kind}, and this task is of kind {self.kind}")
         if self.range and self.range[0] >= self.range[1]:
             raise ValueError(f"range {self.range}: give the lowest score first, then the highest")
         for name in ("dev", "test"):

@@ -153,9 +153,9 @@ class Corpus(Block):
     splits: Splits = Splits()
     """Shares of documents held out."""
     smoothing: Annotated[Annotated[float, Field(gt=0, le=1)] | None, Added(neutral=None)] = None
-    """A language's share of the words (what white space divides) is its share in the sources to this power, and brought to a sum of 1
-    (multilingual BERT: 0.7): 1 leaves them as they are, and the nearer to 0, the more they are alike. As many words are kept as there are
-    in these shares; none is repeated. null: all of every part."""
+    """Exponent that evens out the languages (multilingual BERT: 0.7): each gets a share of the words proportional to
+    its share in the sources to this power; 1 keeps the shares, near 0 they are equal. As many words are kept as these
+    shares allow without repeating any; a word is what white space divides. null: all of every part."""
     max_words: Annotated[Count | None, Added(neutral=None)] = None
     """With smoothing: at most so many of all languages."""
     shards: Annotated[Annotated[int, Field(ge=1, le=10**5)] | None, Added(neutral=None)] = None

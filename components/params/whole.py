@@ -45,10 +45,11 @@ class Energy(Block):
 class Resources(Block):
     """What a stage takes for itself.
 
-    `gpu` and `cpu` are those of the machine, shared out among all flows and lanes on it: a pre-training takes as many GPUs as its
-    `run.devices`, or as many cores as its `trainer.threads` (null: all), a fine-tuning one GPU or `finetune.threads`; with `gpu` eight
-    variants train side by side on eight GPUs. Stages that name the same other resource never run side by side in a flow. null lets them
-    run beside each other, which on a small machine with one thread each is the faster way.
+    `gpu` and `cpu` are those of the machine, shared by all flows and worktree runs on it: a pre-training takes as many
+    GPUs as its `run.devices`, or as many cores as its `trainer.threads` (null: all), a fine-tuning one GPU or
+    `finetune.threads`; with `gpu` eight variants train side by side on eight GPUs. Stages that name the same other
+    resource never run side by side in a flow. null lets them run beside each other, which on a small machine with one
+    thread each is the faster way.
     """
 
     pretrain: str | None = None

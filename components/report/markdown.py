@@ -1,7 +1,8 @@
 """Rows of committed CSV tables, and how README.md and docs show them."""
 
-import csv
 from pathlib import Path
+
+from components.stages import outputs
 
 REPORT = Path("data/report")
 RESULTS = Path("docs/results")
@@ -10,8 +11,7 @@ RESULTS = Path("docs/results")
 
 def rows(name: str, folder: Path = REPORT) -> list[dict[str, str]]:
     """The rows of a CSV table of the report, or of another folder."""
-    with (folder / f"{name}.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return outputs.rows(folder / f"{name}.csv")
 
 
 def find(name: str, folder: Path = REPORT, **wanted: str) -> dict[str, str]:

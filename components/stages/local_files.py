@@ -1,11 +1,11 @@
 """What a stage has read of the user's own files. DVC does not see them: `params.yaml` names them, by globs, and outside the checkout."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from components.core.config import parts
+from components.core.config import inside
 from components.params import FilesSource, Params
 from components.stages import registry
 from components.text.sources.files import matches
@@ -33,17 +33,12 @@ def changed(params: Params, stage: str, name: str, read: dict[str, Any]) -> bool
 
 def _paths(params: Params, stage: str, name: str) -> list[str]:
     """The local files that a stage reads, each once."""
-    declared = registry.stages().get(stage)  # a user's stage is not declared
-    return sorted(set(_named(getattr(params, declared.section)[name]))) if declared and declared.fetches else []
-
-
-def _named(value: object) -> Iterator[str]:
-    """The local files that a block of params names."""
-    if isinstance(value, FilesSource):
-        yield from (path for pattern in value.paths for path in matches(pattern) if Path(path).is_file())
-    else:
-        for part in parts(value):
-            yield from _named(part)
+    declared = registry.declared(stage)
+    if not declared.fetches:
+        return []
+    sources = (each for each in inside(getattr(params, declared.section)[name]) if isinstance(each, FilesSource))
+    paths = {path for source in sources for pattern in source.paths for path in matches(pattern)}
+    return sorted(path for path in paths if Path(path).is_file())
 
 
 def _digest(paths: list[str], what: Callable[[str], tuple]) -> str:

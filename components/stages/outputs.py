@@ -1,5 +1,6 @@
 """Reading what other stages wrote: an error about a missing or damaged file names the stage that writes it."""
 
+import csv
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -57,6 +58,12 @@ def read_lines(path: Path) -> Iterator[dict]:
             except json.JSONDecodeError as error:
                 raise ValueError(f"line {number}: {error.msg}") from None
             yield row
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """Read the rows of a CSV file of another stage. Raise SesameError that names the file."""
+    with reading(path), path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 METRICS = Path("data/report/metrics.json")

@@ -1,34 +1,22 @@
 """Modules and settings that the declarations of several stages share."""
 
-from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
 from components import params
-from components.core.config import Block
+from components.core.config import Block, inside
 from components.params import Params
 from components.params.recipes import IN_WORDS
+from components.params.sources import SOURCES
 from components.params.text import LIBRARY
 
 
 def source_modules(*blocks: Block | list[Block]) -> tuple[str, ...]:
     """The modules that read the sources of some blocks."""
-    read = [source for block in blocks for source in _sources(block)]
+    read = [each for block in blocks for each in inside(block) if isinstance(each, SOURCES)]
     names = {source.kind for source in read}
     names |= {f"synthetic.{source.problem}" for source in read if source.kind == "synthetic"}
     return tuple(f"components.text.sources.{name}" for name in sorted(names))
-
-
-def _sources(value: Any) -> Iterator[Any]:
-    """Every source in a block, however deep."""
-    if isinstance(value, Block):
-        if "source" in type(value).model_fields and isinstance(value.source, Block):
-            yield value.source
-        for name in type(value).model_fields:
-            yield from _sources(getattr(value, name))
-    elif isinstance(value, list | tuple | dict):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _sources(part)
 
 
 def reader_modules(task: params.Task) -> tuple[str, ...]:
@@ -87,7 +75,7 @@ def tuning_settings(p: Params) -> dict[str, Any]:
 
 
 def judging_settings(task: params.Task, *recipes: params.Recipe) -> dict[str, Any]:
-    """What of a task is not in its data already: what is asked, and how an answer is judged; in which words, where a recipe uses some."""
+    """Settings of a task that its data do not contain: what is asked, how an answer is judged, a prompt that is used."""
     whole = task.settings()
     splits = {name: {"labelled": split.labelled, "metrics": split.metrics} for name, split in task.splits.items()}
     words = ("prompt",) if any(recipe.method in IN_WORDS for recipe in recipes) else ()

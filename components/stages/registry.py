@@ -21,6 +21,11 @@ def stages() -> dict[str, Stage]:
     return {stage.name: stage for folder in FOLDERS for stage in import_module(f"components.{folder}.stages").STAGES}
 
 
+def declared(stage: str) -> Stage:
+    """One by its name; without any use for a user's stage, which no folder declares."""
+    return stages().get(stage, Stage(stage, lambda _: iter(()), ""))
+
+
 def entries(p: Params, stage: str | None = None) -> Iterator[Entry]:
     """What params declare, of both pipelines or of one stage."""
     for each in [stages()[stage]] if stage else stages().values():
@@ -56,24 +61,9 @@ def is_of(metrics: Mapping, settings: Mapping | None) -> bool:
     return "settings" not in metrics or json.dumps(metrics["settings"], sort_keys=True) == json.dumps(settings, sort_keys=True)
 
 
-def makes_model(stage: str) -> bool:
-    """Whether it writes a model."""
-    return stage in stages() and stages()[stage].makes_model
-
-
-def scores(stage: str) -> bool:
-    """Whether it gives a model a score on a task."""
-    return stage in stages() and stages()[stage].scores
-
-
 def trains(stage: str) -> bool:
     """Whether a stage trains, and so uses a GPU where there is one. Others leave it alone."""
-    return stage in stages() and stages()[stage].trains != "nothing"
-
-
-def tunes(stage: str) -> bool:
-    """Whether it trains on tasks, on as many threads as `finetune` says."""
-    return stage in stages() and stages()[stage].trains == "tasks"
+    return declared(stage).trains != "nothing"
 
 
 @cache

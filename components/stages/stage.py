@@ -91,7 +91,7 @@ def _checked(stage: str, name: str) -> tuple[Params, str]:
     if more := sys.argv[2:]:
         raise SesameError(f"unexpected argument {' '.join(more)}; a stage takes one name")
     params = params_file.load()
-    section = registry.stages()[stage].section if stage in registry.stages() else ""  # a user's stage is not declared
+    section = registry.declared(stage).section
     if section and name not in getattr(params, section):
         raise SesameError(f"no {name!r} under {section} in params.yaml (there are: {', '.join(getattr(params, section))})")
     return params, section
@@ -135,7 +135,7 @@ def _record(params: Params, stage: str, name: str, run: tracking.Run, metrics: d
     storage.write_json(path, metrics | {"settings": entry.settings if entry else {}})
     run.log({"seconds": metrics["cost"]["seconds"]} | metrics)  # `seconds` is a metric of every run
     run.artifact(path)
-    if registry.makes_model(stage):
+    if registry.declared(stage).makes_model:
         run.model(Path("data/models", name), name)
 
 

@@ -1,6 +1,7 @@
 """The stages of studies: pre-training of each variant and seed, its fine-tuning, and the study's page."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from components import params
@@ -37,14 +38,6 @@ def _text_trainings(p: Params, stage: str, continued: bool = False, chosen_rate:
         yield Entry(stage, name, modules, model.settings() | {"milestones": study.milestones, "seed": seed})
 
 
-def variants(p: Params) -> Iterator[Entry]:
-    return _text_trainings(p, "variant")
-
-
-def variants_at_rate(p: Params) -> Iterator[Entry]:
-    return _text_trainings(p, "variant_at_rate", chosen_rate=True)
-
-
 def rate_trials(p: Params) -> Iterator[Entry]:
     for trial in params.rate_trials(p.studies):
         model = params.tried(p.models, p.studies, trial)
@@ -58,10 +51,6 @@ def rates(p: Params) -> Iterator[Entry]:
         factors.setdefault(f"{trial.study}-{trial.variant}", []).append(trial.factor)
     for name, tried in factors.items():
         yield Entry("rate", name, ("components.studies.rate",), {"factors": tried})
-
-
-def further(p: Params) -> Iterator[Entry]:
-    return _text_trainings(p, "further", continued=True)
 
 
 def intermediate(p: Params) -> Iterator[Entry]:
@@ -115,11 +104,13 @@ def inputs(p: Params) -> Iterator[Inputs]:
 
 
 STAGES = (
-    Stage("variant", variants, "variants", trains="text"),
+    Stage("variant", partial(_text_trainings, stage="variant"), "variants", trains="text"),
     Stage("rate_trial", rate_trials, "variants", trains="text"),
     Stage("rate", rates, "variants"),
-    Stage("variant_at_rate", variants_at_rate, "variants", trains="text"),
-    Stage("further", further, "variants", trains="text"),
+    Stage(
+        "variant_at_rate", partial(_text_trainings, stage="variant_at_rate", chosen_rate=True), "variants", trains="text"
+    ),
+    Stage("further", partial(_text_trainings, stage="further", continued=True), "variants", trains="text"),
     Stage("intermediate", intermediate, "variants", trains="tasks"),
     Stage("transfer", transfers, "studies", trains="tasks"),
     Stage("study", pages, "report/studies", section="studies", inputs=inputs),

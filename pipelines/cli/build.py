@@ -88,8 +88,9 @@ def build(targets: list[str], force: bool, recheck: bool, jobs: int | None, wait
 
     logging.raiseExceptions = False  # a server that goes away is said once, below, and not for every line that was meant for it
     with while_prefect_lives(), cancellation.without_heartbeats(), nullcontext() if lines else terminal.board(seconds):
-        named = flow.sesame.with_options(flow_run_name=ledger.tags().get("experiment"))
-        state = named(targets, force, jobs or forecast.default_jobs(params.load()), wait, recheck, return_state=True)
+        named_flow = flow.sesame.with_options(flow_run_name=ledger.tags().get("experiment"))
+        at_once = jobs or forecast.default_jobs(params.load())
+        state = named_flow(targets, force, at_once, wait, recheck, return_state=True)
     problem = state.result(raise_on_failure=False) if not state.is_completed() else None
     if isinstance(problem, SesameError):
         raise problem

@@ -17,13 +17,13 @@ from components.core.errors import SesameError, one_line
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 MOST = 1024
-"""Stages, or runs, side by side, and rounds: more can only be a slip of the finger."""
+"""Upper limit of stages or runs side by side, and of rounds: it catches typing errors."""
 Targets = Annotated[
     list[str] | None,
     typer.Argument(metavar="[STAGE]...", help="Stages (pretrain@bert) or groups (finetune). Default: all stages."),
 ]
 Jobs = Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages run side by side.")]
-Lines = Annotated[bool, typer.Option("--lines", help="Print every line of every stage, as where there is no terminal.")]
+Lines = Annotated[bool, typer.Option("--lines", help="Print all output of all stages, in place of the progress board.")]
 
 
 def plain_name(text: str) -> str:
@@ -114,11 +114,11 @@ def one_line_errors(function: Callable) -> Callable:
                 cure = "change its rights, or work in a clone of your own"
                 sys.exit(f"sesame: {error.filename or 'a file'} can't be opened ({error.strerror}); {cure}")
             if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
-                cure = "one is a folder where a file belongs, or a file where a folder does: move it away"
+                cure = "a folder is where a file is expected, or a file where a folder is: move it"
                 sys.exit(f"sesame: {error.filename or 'a path'} can't be used ({error.strerror}); {cure}")
             if error.errno != errno.ENAMETOOLONG:
                 raise
-            sys.exit(f"sesame: {str(error.filename)[:60]!r}... is longer than a name of a file can be; give a shorter one")
+            sys.exit(f"sesame: {str(error.filename)[:60]!r}... is too long for a file name; give a shorter one")
         except KeyboardInterrupt:
             sys.exit(130)
         except RuntimeError as error:

@@ -14,39 +14,40 @@ from pipelines.cli.command import MOST, Targets, group
 command = group("Costs")
 
 
-@command()
-def plan(
-    stages: Targets = None,
+@command("plan")
+def plan_command(
+    targets: Targets = None,
     jobs: Annotated[int | None, typer.Option(min=1, max=MOST, help="How many stages would run side by side.")] = None,
-    cards: Annotated[bool, typer.Option("--cards", help="Say what fits on GPUs that are not here, from a T4 to an H200.")] = False,
+    show_cards: Annotated[
+        bool, typer.Option("--cards", help="Show what would fit on other GPUs, from a T4 to an H200.")
+    ] = False,
 ) -> None:
     """List the stages of a run in order, with estimated time and memory. Fails if a stage can't fit."""
     from pipelines import studies, terminal
     from pipelines.execution import graph, repository, sources
-    from pipelines.money import cards as gpus
-    from pipelines.money import forecast
+    from pipelines.money import cards, forecast
 
     all_params = params.load()
     with repository.at_once():
-        stages_ = graph.plan(stages or [])
-        states = graph.states(stages_, away=all_params.away)
-    outlook = forecast.forecast(stages_, states, all_params, jobs)
+        plan = graph.plan(targets or [])
+        states = graph.states(plan, away=all_params.away)
+    outlook = forecast.forecast(plan, states, all_params, jobs)
     rows = []
-    for stage in stages_:
+    for stage in plan:
         estimate = outlook.estimates.get(stage.name)
         takes = [forecast.duration(estimate.seconds), forecast.amount(estimate.memory)] if estimate else ["", ""]
-        needs = " ".join(stage.upstream[:5]) + f" and {len(stage.upstream) - 5} more" * (len(stage.upstream) > 5)
+        needs = terminal.some(stage.upstream, most=5)
         rows.append([stage.name, states[stage.name], *takes, stage.meta.resource or "", needs])
     terminal.table(["stage", "state", "time", "memory", "resource", "needs"], rows)
     terminal.say(outlook.summary(), "bold")
     for line in sources.edited(all_params, states):
         terminal.say(line, "yellow")
-    for target in stages or []:
+    for target in targets or []:
         if target.startswith("study@"):
             terminal.say(studies.power(target.removeprefix("study@")))
-    if cards:
-        named = [stage.name for stage in stages_ if not stages or graph.selects(stages, stage.name)]
-        terminal.table(gpus.COLUMNS, gpus.rows(named, all_params))
+    if show_cards:
+        named = [stage.name for stage in plan if not targets or graph.selects(targets, stage.name)]
+        terminal.table(cards.COLUMNS, cards.rows(named, all_params))
     elif not all_params.away:  # what fits into a worker's machine is not known here
         outlook.check()
 
@@ -86,9 +87,9 @@ def price(
         raise SesameError("--tokens, --times and --answers need a model, e.g. `sesame price MODEL --times 10`")
     all_params = params.load()
     if answers:
-        from pipelines.money.answers import answers as measured
+        from pipelines.money.answers import print_costs
 
-        measured(all_params, name)
+        print_costs(all_params, name)
     elif everything:
         price_tags.everything(all_params)
     elif name is None:

@@ -73,8 +73,7 @@ def _run_in_worktrees(settings: list[str], several: bool, name: str | None, jobs
         terminal.say(f"{len(variants)} worktree runs, {min(jobs, len(variants))} at a time")
     ended = sweep.run(variants, jobs, options=["--jobs", str(stage_jobs)] if stage_jobs else [])
     rows = [
-        [run.name, " ".join(f"{key}={value}" for key, value in run.overrides.items()), run.state, f"{run.seconds:.1f}",
-         f"{sum(run.added.values()) / 2**20:.1f}", run.scores]
+        [run.name, run.changes, run.state, f"{run.seconds:.1f}", f"{sum(run.added.values()) / 2**20:.1f}", run.scores]
         for run in ended
     ]  # fmt: skip
     terminal.say("")
@@ -86,7 +85,7 @@ def _run_in_worktrees(settings: list[str], several: bool, name: str | None, jobs
         if len(ended) == 1:
             experiments.show(done[0], "HEAD")
         for run in ended:
-            if run.page.exists():
+            if run.state == "done" and run.page.exists():  # one that failed may have that of an earlier experiment
                 terminal.say(f"report   {run.page}")
         terminal.say(f"MLflow   {mlflow_view.address([]) or 'start its page with `sesame up`'}")
         terminal.say(f"next     `sesame exp diff {done[0]}`, `dvc exp show --only-changed`, `dvc exp apply {done[0]}`")
@@ -126,17 +125,11 @@ def exp_list() -> None:
     from pipelines.worktrees import worktree
 
     rows = [
-        [
-            run.name,
-            run.state,
-            " ".join(f"{key}={value}" for key, value in run.overrides.items()),
-            f"{worktree.disk(run.folder) / 2**20:.1f}",
-            run.problem,
-        ]
+        [run.name, run.state, run.changes, f"{worktree.disk(run.folder) / 2**20:.1f}", run.problem]
         for run in worktree.present()
     ]
     terminal.table(["worktree run", "state", "overrides", "MiB", ""], rows)
-    terminal.say(f"{len(rows)} worktree run{'s' * (len(rows) != 1)}; finished ones: `dvc exp show --only-changed`")
+    terminal.say(f"{terminal.number(len(rows), 'worktree run')}; finished ones: `dvc exp show --only-changed`")
 
 
 @exp.command("clean")

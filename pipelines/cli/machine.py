@@ -108,17 +108,17 @@ def join(
     launch.join(head, wait, terminal.say)
 
 
-@command()
-def verify(
+@command("verify")
+def verify_command(
     remove: Annotated[
         bool, typer.Option("--remove", help="Remove damaged objects, so that the stages that need them run again.")
     ] = False,
 ) -> None:
     """Check DVC's cache for damaged objects, which DVC itself would restore as results."""
     from pipelines import terminal
-    from pipelines.execution import verify as cache
+    from pipelines.execution import verify
 
-    damaged, count = cache.damaged()
+    damaged, count = verify.damaged()
     for one in damaged:
         terminal.say(f"damaged: {one.path}, {', '.join(one.uses) or 'which no current stage needs'}", "red")
         if remove:

@@ -15,12 +15,10 @@ from components.core.errors import SesameError
 from pipelines.cli.command import MOST, group, plain_name
 
 command = group("Models")
-MAX_NEW_TOKENS = 64
-"""Default of `generate`."""
 
 
-@command()
-def batch(
+@command("batch")
+def batch_command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model of `models` in params.yaml.")],
     step: Annotated[
         int, typer.Argument(metavar="STEP", help="A step of the pre-training, counted from 1 as in its log.")
@@ -28,10 +26,10 @@ def batch(
     rows: Annotated[int, typer.Option(min=1, help="How many rows of the batch to show.")] = 8,
 ) -> None:
     """Show the batch of one pre-training step: text, masks, pairs, and the documents of each row."""
-    from components.pretrain.batch import batch as read
+    from components.pretrain.batch import batch
     from pipelines import terminal
 
-    shown = read(params.load(), model, step)
+    shown = batch(params.load(), model, step)
     for row in shown[:rows]:
         about = ", ".join([f"documents {row['documents']}", *([row["asked"]] if row.get("asked") else [])])
         terminal.say(about, "bold")
@@ -41,24 +39,21 @@ def batch(
     terminal.say(f"{min(rows, len(shown))} of {len(shown)} rows of step {step}; the same in every run with these params", "dim")
 
 
-OPTIONS = {
-    "beams": (4, ("beam",)), "length_penalty": (0.6, ("beam",)), "temperature": (1.0, ("sample",)), "top_k": (0, ("sample",)),
-    "top_p": (1.0, ("sample",)), "seed": (1, ("sample",)), "repetition_penalty": (1.0, ("greedy", "sample")),
-}  # fmt: skip
-"""Options of `generate` -> their default, and the values of `--how` that they are for."""
+DECODINGS = {"greedy": params.Greedy, "sample": params.Sample, "beam": params.Beam}
+"""`--how` of `generate` -> its settings, which have the defaults."""
 
 
-def _decoding(how: str, max_new_tokens: int, **options: float) -> params.HowWritten:
+def _decoding(how: str, **options: float | None) -> params.HowWritten:
     """The settings of a decoding. Raises SesameError for an option without effect under `how`, or out of range."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
-    for name, (default, able) in OPTIONS.items():
-        if how not in able and options[name] != default:
-            option = f"--{name.replace('_', '-')}"
-            raise SesameError(f"{option} has no effect with --how {how}: it needs --how {' or '.join(able)}")
-    given = {name: value for name, value in options.items() if how in OPTIONS[name][1]}
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in DECODINGS[how].model_fields:
+            able = " or ".join(kind for kind, block in DECODINGS.items() if name in block.model_fields)
+            raise SesameError(f"--{name.replace('_', '-')} has no effect with --how {how}: it needs --how {able}")
     try:
-        return TypeAdapter(params.HowWritten).validate_python({"kind": how, "max_new_tokens": max_new_tokens, **given})
+        return DECODINGS[how](kind=how, **given)
     except ValidationError as error:
         problem = error.errors()[0]
         raise SesameError(f"--{str(problem['loc'][-1]).replace('_', '-')}: {problem['msg']}") from None
@@ -85,21 +80,22 @@ def generate(
         Literal["greedy", "beam", "sample"],
         typer.Option(help="Decoding: the most likely token each time, beam search, or sampling."),
     ] = "greedy",
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="How many tokens to generate at most.")] = MAX_NEW_TOKENS,
-    beams: Annotated[int, typer.Option(min=2, help="Beam size, for --how beam.")] = 4,
-    length_penalty: Annotated[float, typer.Option(help="Length-penalty exponent, for --how beam.")] = 0.6,
-    temperature: Annotated[float, typer.Option(help="Softmax temperature, for --how sample.")] = 1.0,
+    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="How many tokens to generate at most. Default: 64.")] = None,
+    beams: Annotated[int | None, typer.Option(min=2, help="Beam size, for --how beam. Default: 4.")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="Length-penalty exponent, for --how beam. Default: 0.6.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Softmax temperature, for --how sample. Default: 1.")] = None,
     top_k: Annotated[
-        int, typer.Option(min=0, help="Sample from this many most likely tokens, for --how sample. 0 means all.")
-    ] = 0,
+        int | None, typer.Option(min=0, help="Sample from this many most likely tokens, for --how sample. Default: 0, which means all.")
+    ] = None,
     top_p: Annotated[
-        float, typer.Option(help="Sample from the most likely tokens up to this total probability, for --how sample.")
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random numbers, for --how sample.")] = 1,
+        float | None,
+        typer.Option(help="Sample from the most likely tokens up to this total probability, for --how sample. Default: 1."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the random numbers, for --how sample. Default: 1.")] = None,
     repetition_penalty: Annotated[
-        float,
-        typer.Option(help="Above 1, tokens that occurred before become less likely. For --how greedy and sample."),
-    ] = 1.0,
+        float | None,
+        typer.Option(help="Above 1, tokens that occurred before become less likely. For --how greedy and sample. Default: 1."),
+    ] = None,
     rounds: Annotated[
         int,
         typer.Option(min=0, max=MOST, help="For masked models: how often each generated token is masked and predicted again."),
@@ -112,8 +108,8 @@ def generate(
     from pipelines import terminal
 
     decoding = _decoding(
-        how, max_new_tokens, beams=beams, length_penalty=length_penalty, temperature=temperature, top_k=top_k, top_p=top_p,
-        seed=seed, repetition_penalty=repetition_penalty,
+        how, max_new_tokens=max_new_tokens, beams=beams, length_penalty=length_penalty, temperature=temperature, top_k=top_k,
+        top_p=top_p, seed=seed, repetition_penalty=repetition_penalty,
     )  # fmt: skip
     if file and not file.is_file():
         raise SesameError(f"{file}: no such file; name a file with one text per line")
@@ -123,7 +119,7 @@ def generate(
     masked = filling.fills(model)
     if rounds and not masked:
         raise SesameError(f"--rounds is for masked models, and {model} generates from left to right; leave it out")
-    if masked and max_new_tokens != MAX_NEW_TOKENS:
+    if masked and max_new_tokens is not None:
         raise SesameError(f"--max-new-tokens has no effect: {model} fills as many masks as TEXT has; leave it out")
     writer = filling.load(model, rounds) if masked else writing.of_params(params.load(), model)
     if not masked and not writer.reads_source and any("[MASK]" in line for line in lines):

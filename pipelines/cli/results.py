@@ -29,17 +29,17 @@ def runs(
     terminal.table(*(studies.recorded(study) if study is not None else studies.tunings(last)))
 
 
-@command()
-def trace(
+@command("trace")
+def trace_command(
     stage: Annotated[
         str, typer.Argument(metavar="STAGE", help="The stage that wrote the number, e.g. evaluate@gpt-pairs.")
     ],
 ) -> None:
     """Show where a stage's numbers come from: data, code, settings and commit, of it and of every stage behind it."""
     from pipelines import terminal
-    from pipelines.execution import trace as traced
+    from pipelines.execution import trace
 
-    first, *_ = stages = traced.behind(stage)
+    first, *_ = stages = trace.behind(stage)
     writer = {path: each.name for each in stages for path in each.written}
     rows = []
     for each in stages:
@@ -47,9 +47,10 @@ def trace(
         rows.append([each.name, each.state, each.commit, ", ".join([*origins, *each.sources])])
     terminal.table(["stage", "state", "recorded by", "reads"], rows)
     kind, _, name = stage.partition("@")
-    files = list(map(str, traced.code(stage)))
-    terminal.say(f"settings {resolve.file_of(kind, name or 'all')}")
-    terminal.say(f"code     {files[0]}, which imports {len(files) - 1} others of the project")
+    files = list(map(str, trace.code(stage)))
+    if files:
+        terminal.say(f"settings {resolve.file_of(kind, name or 'all')}")
+        terminal.say(f"code     {files[0]}, which imports {len(files) - 1} others of the project")
     for path, md5 in first.read.items():
         terminal.say(f"read     {path} ({md5[:12]})")
     for path, md5 in first.written.items():
@@ -82,20 +83,19 @@ def compare(
     from pipelines.execution import graph
 
     all_params = params.load()
-    if a == b:
-        raise SesameError(f"A and B are both {a}; give two different models or baselines")
-    if task not in all_params.tasks or split not in all_params.tasks[task].splits:
-        cure = "give a task of `finetune.tasks` and one of its splits"
-        raise SesameError(f"no task {task!r} with a split {split!r} in params.yaml; {cure}")
     if task not in all_params.finetune.tasks:
         known = ", ".join(all_params.finetune.tasks)
         raise SesameError(f"no model is fine-tuned on {task!r}; give a task of finetune.tasks in params.yaml ({known})")
+    if split not in all_params.tasks[task].splits:
+        raise SesameError(f"no split {split!r} of {task} (there are: {', '.join(all_params.tasks[task].splits)})")
     places = {side: [_predictions(all_params, side, task)] for side in (a, b)}
+    if places[a] == places[b]:  # `gpt:pretrained` is gpt
+        raise SesameError(f"A and B are both {b}; give two different models or baselines")
     metric = (all_params.tasks[task].splits[split].metrics or all_params.tasks[task].metrics)[0]
     examples, scored = verdicts.sides(all_params, task, split, metric, places)
     difference = verdicts.difference(scored[a], scored[b])
     [verdict] = verdicts.verdicts([difference])
-    runs = " and ".join(f"{count} run{'s' * (count > 1)}" for count in difference.runs)
+    runs = " and ".join(terminal.number(count, "run") for count in difference.runs)
     stages = [
         f"baseline@{task}" if side in all_params.baselines.methods else f"finetune@{side.partition(':')[0]}-{task}"
         for side in (a, b)

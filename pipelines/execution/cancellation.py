@@ -1,4 +1,5 @@
-"""Word of a cancel on Prefect's page, or by a flow of what it has sent elsewhere; and Prefect's own watching, where it only costs."""
+"""Noticing that a flow run was cancelled, on Prefect's page or by the flow that sent a stage; and switching off
+Prefect's heartbeats."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,9 +14,9 @@ EVERY = 2.0
 
 
 @contextmanager
-def heard(then: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
-    """An event that is set, and `then` called, when this flow run is cancelled. A run that was started by hand nobody else would tell; one
-    in a pool Prefect's worker would, but goes by its own clock, and hears of nothing when that is ahead of the server's."""
+def when_cancelled(then: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
+    """An event that is set, and `then` called, when this flow run is cancelled. Prefect itself tells only runs in a
+    pool, and misses the cancel when the worker's clock is ahead of the server's."""
     cancelled, over = threading.Event(), threading.Event()
     run_id = flow_run.id
 

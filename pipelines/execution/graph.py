@@ -1,5 +1,5 @@
-"""DVC's graph as an ordered plan. All dependencies come from dvc.yaml; nothing is added here. Of a folder that many stages write to, only
-those stages are needed whose part is read."""
+"""DVC's graph as an ordered plan. All dependencies come from dvc.yaml; nothing is added here. Where many stages write
+to one folder, only those are needed whose part of it is read."""
 
 import difflib
 import os
@@ -87,8 +87,8 @@ def _stage(stage, graph: networkx.DiGraph) -> Stage:
 
 
 def _needed(stage: Stage, stages: Mapping[str, Stage]) -> tuple[str, ...]:
-    """The stages that one needs: all before it, of a digest only those whose outputs it reads. So a study of two evaluations needs no third
-    one. Without its resolved settings a digest needs all."""
+    """The stages that a stage needs: all upstream ones; for a digest (`*_inputs`) only those whose outputs it reads, as
+    far as its resolved settings are there to say so. So a study of two evaluations needs no third one."""
     if stage.is_digest:
         with suppress(SesameError, LookupError, TypeError):
             read = read_json(resolve.file_of(*stage.name.split("@")))["settings"]["folders"]
@@ -171,9 +171,10 @@ def sources(paths: Sequence[str]) -> tuple[list[str], list[str]]:
         stages = repo.index.stages
         read = {os.path.relpath(dep.fs_path, repo.root_dir) for stage in stages for dep in stage.deps if dep.protocol == "local"}
         written = {os.path.relpath(out.fs_path, repo.root_dir) for stage in stages for out in stage.outs if out.protocol == "local"}
-    lines = {path: {path, *map(str, Path(path).parents)} for path in paths}
-    others = [path for path in paths if not lines[path] & written]
-    return [path for path in others if lines[path] & read], [path for path in others if not lines[path] & read]
+    with_parents = {path: {path, *map(str, Path(path).parents)} for path in paths}
+    others = [path for path in paths if not with_parents[path] & written]
+    of_stages = [path for path in others if with_parents[path] & read]
+    return of_stages, [path for path in others if path not in of_stages]
 
 
 def one(address: str) -> Stage:
@@ -300,16 +301,11 @@ def _in_run_cache(repo: Repo, stage, expected: Mapping[str, HashInfo]) -> dict[s
     return {out.fs_path: out.hash_info for out in kept.outs} if kept.outs_cached() else {}
 
 
-def unchanged(plan: Sequence[Stage]) -> set[str]:
-    """Names of the stages of a plan that are up to date, as is all they depend on. Not to be called while stages run."""
-    return {name for name, state in states(plan).items() if state == "unchanged"}
-
-
 def stale(names: Sequence[str]) -> list[str]:
     """Which of these stages have results of other params, code or inputs than there are now. Not to be called while stages run."""
     with at_once():
-        current = unchanged(plan(names))
-    return [name for name in dict.fromkeys(names) if name not in current]
+        now = states(plan(names))
+    return [name for name in dict.fromkeys(names) if now[name] != "unchanged"]
 
 
 def lock_entries() -> dict[str, dict]:

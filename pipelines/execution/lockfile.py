@@ -171,8 +171,9 @@ def _dvc() -> int:
             self.repo.scm_context.track_file(self.relpath)
 
     def restore(self: StageCache, stage, **options) -> None:
-        """Restore a stage's outputs. Where the lock file names those of another machine, which are not in the cache, DVC looks no further
-        and would train anew: after `git pull` or `git checkout dvc.lock`. An own run with the same inputs may be in the run cache."""
+        """Restore a stage's outputs. Where the lock file names those of another machine, which are not in the cache,
+        DVC looks no further and would train again: after `git pull` or `git checkout dvc.lock`. A run of this machine
+        with the same inputs may be in the run cache."""
         try:
             restored_as_dvc(self, stage, **options)
         except RunCacheNotFoundError:

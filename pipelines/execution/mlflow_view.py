@@ -4,7 +4,6 @@ MLflow keeps a view (filter, order, columns) in a tag of the experiment, and an 
 """
 
 import json
-import os
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -61,8 +60,7 @@ recorded: bool | None = None
 def address_or_reason(targets: Sequence[str]) -> str:
     """Where the runs of the newest flow that built these targets are seen, or why there is nothing to see."""
     if recorded is False:
-        off = os.environ.get(tracking.OFF) == "off"
-        why = f"{tracking.OFF}=off" if off else "MLflow could not be reached, see above"
+        why = f"{tracking.OFF}=off" if tracking.is_off() else "MLflow could not be reached, see above"
         return f"this flow was not recorded ({why}); its results are in data/"
     return address(targets) or "start its page with `sesame up`"
 
@@ -80,7 +78,7 @@ def address(targets: Sequence[str]) -> str | None:
         query = {"experiment_name": tracking.EXPERIMENT}
         experiment = requests.get(f"{page}/api/2.0/mlflow/experiments/get-by-name", params=query, timeout=5).json()["experiment"]
     except KeyError:  # the page is there before its first experiment
-        return address
+        return shown
     except requests.RequestException:
         return f"no server answers at {shown}; `sesame status` shows the servers"
     keys = sorted(tag["key"].removeprefix(TAG) for tag in experiment.get("tags", ()) if tag["key"].startswith(TAG))

@@ -48,7 +48,7 @@ def free_lock(repo: Repo) -> None:
 
 
 RESOLVE = "resolve"
-"""The stage whose outputs the settings and code of all others stand in."""
+"""The stage that writes the settings and the code's fingerprint of all others."""
 
 
 def refresh() -> None:
@@ -95,7 +95,8 @@ def read_graph(repo: Repo, studies: bool) -> networkx.DiGraph:
 
 @contextmanager
 def at_once(wait: bool = False) -> Iterator[None]:
-    """What is asked of the graph inside reads DVC's files once, a second less for each question; `wait` for another DVC.
+    """Inside, DVC's files are read once for all questions (each would take a second); `wait`: until another DVC has
+    ended.
 
     Not while stages run.
     """

@@ -80,7 +80,8 @@ def demand(all_params: params.Params, stage: graph.Stage) -> int:
     elif training:
         wanted = training.trainer.threads
     else:
-        wanted = all_params.finetune.threads if registry.tunes(stage.name.partition("@")[0]) else None
+        tunes = registry.declared(stage.name.partition("@")[0]).trains == "tasks"
+        wanted = all_params.finetune.threads if tunes else None
     return min(wanted, capacity(resource)) if isinstance(wanted, int) else capacity(resource)  # `auto` and null take all
 
 

@@ -1,28 +1,30 @@
 """Stages whose source can change while params.yaml stays the same: DVC can't see that, so a re-check runs them again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from components.core.config import parts
+from components.core.config import inside
 from components.core.storage import metrics_path
 from components.params import BucketSource, FilesSource, HubSource, Params
 from components.stages import local_files, registry
 from components.stages.outputs import read_json
+from pipelines.execution import graph
 
 
 def unfixed(params: Params) -> set[str]:
     """Names of the stages that fetch local files, those of a bucket, or a data set of the hub without a revision."""
     return {
         f"{stage.name}@{name}" for stage in registry.stages().values() if stage.fetches
-        for name, block in getattr(params, stage.section).items() if _unfixed(block)
+        for name, block in getattr(params, stage.section).items() if any(map(_unfixed, inside(block)))
     }  # fmt: skip
 
 
 def _unfixed(value: object) -> bool:
-    if isinstance(value, FilesSource | BucketSource):
-        return True
-    if isinstance(value, HubSource):
-        return value.revision is None
-    return any(map(_unfixed, parts(value)))
+    return isinstance(value, FilesSource | BucketSource) or (isinstance(value, HubSource) and value.revision is None)
+
+
+def forced(plan: Sequence[graph.Stage], params: Params, force: bool, recheck: bool) -> set[str]:
+    """Names of the stages that run although they are unchanged: with `force` all, with `recheck` those of `unfixed`."""
+    return {stage.name for stage in plan} if force else unfixed(params) if recheck else set()
 
 
 def edited(params: Params, states: Mapping[str, str]) -> list[str]:
@@ -36,7 +38,7 @@ def edited(params: Params, states: Mapping[str, str]) -> list[str]:
             read = read_json(metrics).get("local_files")
             if read and local_files.changed(params, stage.name, name, read):
                 said.append(
-                    f"{stage.name}@{name} has read other files than there are now (edited, added or gone): "
+                    f"the local files of {stage.name}@{name} have changed since it ran (edited, added or removed): "
                     "`sesame run --recheck` reads them again"
                 )
     return said

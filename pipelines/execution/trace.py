@@ -6,14 +6,15 @@ commit, `params.yaml` pins the sources, and `data/resolved` has the settings.
 """
 
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import md5
 from pathlib import Path
 
 from components import params
-from components.core.config import parts
+from components.core.config import inside
 from components.core.errors import SesameError
+from components.params.sources import SOURCES
 from components.stages import closure, registry, resolve
 from pipelines.execution import graph, lockfile, repository
 
@@ -62,34 +63,33 @@ def behind(target: str) -> list[Recorded]:
     def recorded(name: str) -> Recorded:
         entry, (kind, _, of) = entries.get(name, {}), name.partition("@")
         read, settings = lockfile.hashes(entry, "deps"), resolve.file_of(kind, of or "all")
-        watched = read.pop(str(settings), None)
-        same = watched == md5(settings.read_bytes()).hexdigest()
+        watched = read.pop(str(settings), None)  # none of a user's stage, of which `resolve` writes nothing
+        same = watched is None or (settings.exists() and watched == md5(settings.read_bytes()).hexdigest())
         same &= all(written.get(path, read[path]) == read[path] for path in read)
-        declared = registry.stages().get(kind)
-        block = getattr(all_params, declared.section).get(of) if declared and declared.fetches else None
+        declared = registry.declared(kind)
+        block = getattr(all_params, declared.section).get(of) if declared.fetches else None
         state = NEVER if not entry else CURRENT if same else CHANGED
-        outs, origins = lockfile.hashes(entry, "outs"), list(dict.fromkeys(_pinned(block)))
-        return Recorded(name, state, commits.get(name, "–"), read, outs, origins)
+        origins = dict.fromkeys(_pinned(each) for each in inside(block) if isinstance(each, SOURCES))
+        return Recorded(name, state, commits.get(name, "–"), read, lockfile.hashes(entry, "outs"), list(origins))
 
     return [recorded(stage.name) for stage in reversed(plan)]
 
 
 def code(target: str) -> list[Path]:
-    """The files that a stage runs, that of its own module first."""
+    """The files that a stage runs, that of its own module first; none of a user's stage, which no module declares."""
     kind, _, name = target.partition("@")
     entries = registry.entries(params.load())
-    modules = next(each.modules for each in entries if (each.stage, each.name) == (kind, name or "all"))
+    modules = next((each.modules for each in entries if (each.stage, each.name) == (kind, name or "all")), ())
+    if not modules:
+        return []
     own = closure.file_of(modules[0])
     return [own, *(path for path in closure.files(modules) if path != own)]
 
 
-def _pinned(value: object) -> Iterable[str]:
-    """The sources in a block of params."""
-    if hasattr(value, "shown"):
-        digest = getattr(value, "sha256", None) or getattr(value, "revision", None)
-        yield f"{value.shown} ({digest[:16]})" if digest else value.shown
-    for part in parts(value):
-        yield from _pinned(part)
+def _pinned(source: params.Source | params.HubModelSource) -> str:
+    """A source, with its hash where params pin one."""
+    digest = getattr(source, "sha256", None) or getattr(source, "revision", None)
+    return f"{source.shown} ({digest[:16]})" if digest else source.shown
 
 
 def _commits(lock: Path, names: Sequence[str]) -> dict[str, str]:

@@ -37,7 +37,7 @@ OnLine = Callable[[str], None]
 POLL = 0.5
 """Seconds between two looks at which runs have ended."""
 ALL, LIVES = 4, 8
-"""At every fourth look it is asked how all runs stand and what they have said, at every eighth which workers live, too."""
+"""Every fourth poll reads the states and logs of all runs, every eighth also which workers are online."""
 PATIENCE = 15
 """Seconds that the server must go on saying that a worker is offline."""
 PENDING = 300
@@ -124,7 +124,7 @@ class PoolRuns:
                     left.append(run_id)
             if left:
                 where = ", ".join(sorted({running[run_id].worker or "no worker yet" for run_id in left}))
-                some = f"{len(left)} stage{'s' * (len(left) > 1)}"
+                some = terminal.number(len(left), "stage")
                 terminal.say(
                     f"{some} of {self.pool} could not be cancelled, or have not ended yet ({where}); see "
                     "Prefect's page",

@@ -34,7 +34,7 @@ from components import params
 from components.core.errors import SesameError, one_line
 from components.core.storage import STATE, output
 from pipelines.execution import graph, lockfile, processes, repository, runner, slots
-from pipelines.execution.cancellation import heard
+from pipelines.execution.cancellation import when_cancelled
 from pipelines.machines import parcel, services
 from pipelines.worktrees import worktree
 from pipelines.worktrees.checkout import git
@@ -155,7 +155,7 @@ def _stopped_when_cancelled() -> Iterator[None]:
         if not over.is_set():
             os.kill(os.getpid(), signal.SIGTERM)  # as Prefect's own worker would
 
-    with heard(stop) as cancelled:
+    with when_cancelled(stop) as cancelled:
         try:
             yield
         except TerminationSignal:
@@ -199,7 +199,7 @@ def _run(sent: parcel.Order, folder: Path, log) -> parcel.Answer:
             env.pop(services.MLFLOW.variable, None)
         outcome = runner.run(sent.address, lambda line: log.info("%s", line), sent.force, sent.timeout, env, held.files if held else ())
     done = time.monotonic()
-    said = {key: value for key, value in asdict(outcome).items() if key in parcel.Answer.__dataclass_fields__}
+    said = asdict(outcome)
     if outcome.returncode:
         return parcel.Answer(**said | {"problem": f"{_here()}: {outcome.problem}"})
     with _remote() as repo:
@@ -268,7 +268,8 @@ def _same_libraries(clone: Path, folder: Path) -> None:
     for name in ENVIRONMENT:
         wanted, installed = folder / name, clone / name
         if wanted.exists() and (not installed.exists() or wanted.read_bytes() != installed.read_bytes()):
-            raise SesameError(f"{name} of the commit that was sent is another than in {clone}: `git pull && make install` there")
+            cure = "run `git pull && make install` there"
+            raise SesameError(f"{name} of the sent commit differs from that in {clone}: {cure}")
 
 
 def _slots(sent: parcel.Order) -> slots.Slots | None:

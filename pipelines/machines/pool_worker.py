@@ -77,8 +77,8 @@ class Worker(ProcessWorker):
         return ProcessWorkerResult(identifier=str(process.pid), status_code=process.exitcode)
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
-        """Of a server that is away nothing is heard, and it is asked again: whoever is at work goes on. Prefect's worker asks when it has
-        no place for a stage, too, every second as long as one runs."""
+        """Ask for stages, unless all places are taken (Prefect's worker asks every second even then). If the server
+        does not answer, ask again later; running stages go on."""
         with _patience():
             async with self._asking:
                 if self.limiter.available_tokens:

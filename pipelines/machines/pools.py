@@ -75,7 +75,8 @@ def make(name: str) -> tuple[UUID, str]:
 
 
 def _entry(kind: str) -> dict:
-    """Started by name, from wherever the worker stands; without looking for a workspace to prepare, which takes a process more."""
+    """How Prefect starts the flow: by module name, whatever the worker's folder, and without the extra process that
+    prepares a workspace."""
     from prefect.types.entrypoint import EntrypointType
 
     variables = {"job_variables": {"command": "python -m prefect.engine"}} if kind == "process" else {}
@@ -89,11 +90,16 @@ def bring(addresses: Iterable[str]) -> None:
             repo.pull(targets=addresses, allow_missing=True)
 
 
+def _read_by_others(plan: Sequence[graph.Stage], states: Mapping[str, str]) -> list[graph.Stage]:
+    """Unchanged stages whose data another one is to read."""
+    needed = {name for stage in plan if states[stage.name] != "unchanged" for name in stage.upstream}
+    return [stage for stage in plan if stage.name in needed and states[stage.name] == "unchanged"]
+
+
 def lost(plan: Sequence[graph.Stage], states: Mapping[str, str]) -> set[str]:
     """Names of unchanged stages whose data another one is to read, and which neither this machine nor the remote has any more: a lock file
     may have come with git to a store that is new."""
-    needed = {name for stage in plan if states[stage.name] != "unchanged" for name in stage.upstream}
-    candidates = [stage for stage in plan if stage.name in needed and states[stage.name] == "unchanged"]
+    candidates = _read_by_others(plan, states)
     if not candidates:
         return set()
     check_remote()  # one that does not answer has not lost anything
@@ -131,8 +137,7 @@ class Pool:
                 "packed): commit and push them"
             )
         self._maybe = {name for name, state in states.items() if state == "may run"}
-        needed = {name for stage in plan if states[stage.name] != "unchanged" for name in stage.upstream}
-        self._push([stage for stage in plan if stage.name in needed and states[stage.name] == "unchanged"])
+        self._push(_read_by_others(plan, states))
         self._runs = PoolRuns(name, kind)
 
     def stop(self) -> None:
@@ -278,7 +283,7 @@ def _same(stage: graph.Stage, order: parcel.Order) -> bool:
 
 
 def _wrong(stage: graph.Stage, order: parcel.Order, answer: parcel.Answer) -> str:
-    """What of an answer does not fit what was sent; empty where all does."""
+    """Why an answer does not fit the stage that was sent; empty if it fits."""
     [(name, entry)] = lockfile.parsed(answer.entry).items()
     if name != stage.name or entry.get("cmd") != stage.cmd:
         return f"it ran `{entry.get('cmd')}` as {name}"

@@ -26,7 +26,7 @@ def uses(all_params: params.Params, model: str) -> Iterator[tuple[str, params.Re
         yield from ((task, all_params.adapt.recipes[way]) for way in all_params.adapt.methods for task in all_params.adapt.tasks)
 
 
-def answers(all_params: params.Params, model: str) -> None:
+def print_costs(all_params: params.Params, model: str) -> None:
     """Print a line for each task and recipe. The head is drawn at random, as its weights do not change the cost.
 
     Raises SesameError if the model is not tuned on any task, does not exist, or generates all its answers as text.

@@ -28,7 +28,7 @@ class Counter:
     read: Callable[[], int]
     """Raises OSError where it can't be read any more."""
     joules: float
-    """Of one unit."""
+    """Joules of one unit of the counter."""
     wraps: int = 0
     """In its units; 0: never."""
 

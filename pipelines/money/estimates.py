@@ -1,12 +1,11 @@
 """Estimates of what a stage will take: seconds, memory, disk.
 
-A stage that has run before takes what it took: here, as the ledger has it, else elsewhere, as its committed metrics say, in
-proportion where it has more or less to do. Of a training that has not, FLOPs are counted and compared with this
-machine's matmul. One that only asks models takes what others of their family took to answer the same.
+A stage that has run before: what it took, by the ledger of this machine, else by its committed metrics, in proportion
+to its tokens. A training that has not: its FLOPs, compared with this machine's matmul. An evaluation that has not: the
+median of the same evaluation on models of the same family.
 """
 
 import math
-import os
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -60,8 +59,8 @@ class Past:
 
 def _ledger(names: Collection[str]) -> dict[str, list[dict[str, float]]]:
     """Costs of the finished runs of stages, the newest first, by the ledger on this machine: one elsewhere has other machines' runs."""
-    address = tracking.uri().removeprefix("sqlite:///")
-    if os.environ.get(tracking.OFF) == "off" or not Path(address).exists():
+    database = tracking.database()
+    if tracking.is_off() or database is None or not database.exists():
         return {}
     recorded = {}
     try:
@@ -170,7 +169,8 @@ def _counted(work: trainings.Training, lefts: Mapping[str, dict]) -> Estimate:
 
 
 def _share(precision: str, lefts: Mapping[str, dict], flops: float) -> float:
-    """Of a model with so many FLOPs a token: the median of what past pre-trainings in this precision foretell."""
+    """Share of the matmul peak that a model with so many FLOPs a token reaches: the median of the predictions by past
+    pre-trainings in this precision."""
     past = [metrics for name, metrics in sorted(lefts.items()) if name.startswith("pretrain@") and metrics.get("precision") == precision]
     known = [
         metrics["peak_share"] * (flops * metrics["cost"]["tokens"] / metrics["cost"]["flops"]) ** 0.5

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from components import params
 from components.core import storage
-from components.core.config import parts
+from components.core.config import inside
 from components.core.errors import SesameError
 from components.stages import registry
 from components.text.sources import download
@@ -21,6 +21,7 @@ from pipelines import terminal
 from pipelines.execution import graph, repository, slots, sources
 from pipelines.money import estimates
 from pipelines.money.estimates import ALIKE, COUNTED, ELSEWHERE, HERE, Estimate
+from pipelines.terminal import number
 
 JOBS = min(4, max(2, os.cpu_count() or 2))
 """Default number of stages that run at once, as in the flow."""
@@ -141,23 +142,13 @@ def forecast(plan: Sequence[graph.Stage], states: Mapping[str, str], all_params:
 
 def _to_fetch(names: Collection[str], all_params: params.Params) -> set[str]:
     """Pinned files that are not kept from before, and sets of the hub, that these stages read."""
-    section = {stage.name: stage.section for stage in registry.stages().values() if stage.fetches}
-    to_fetch: set[str] = set()
-
-    def look(value: object) -> None:
-        if isinstance(value, params.PypiSource | params.UrlSource):
-            folder = download.cached_path("", value.sha256)
-            if not any(path.suffix != ".part" for path in folder.glob("*")):
-                to_fetch.add(value.sha256)
-        elif isinstance(value, params.HubSource | params.HubModelSource):
-            to_fetch.add(value.model_dump_json())
-        else:
-            for part in parts(value):
-                look(part)
-
-    for kind, _, name in (name.partition("@") for name in names):
-        look(getattr(all_params, section[kind]).get(name) if kind in section else None)
-    return to_fetch
+    declared = [(registry.declared(kind), name) for kind, _, name in (name.partition("@") for name in names)]
+    blocks = [getattr(all_params, stage.section).get(name) for stage, name in declared if stage.fetches]
+    read = [each for block in blocks for each in inside(block)]
+    pinned = {each.sha256 for each in read if isinstance(each, params.PypiSource | params.UrlSource)}
+    kept = {each for each in pinned if any(path.suffix != ".part" for path in download.cached_path("", each).glob("*"))}
+    of_hub = {each.model_dump_json() for each in read if isinstance(each, params.HubSource | params.HubModelSource)}
+    return pinned - kept | of_hub
 
 
 def announce(
@@ -174,7 +165,7 @@ def announce(
     try:
         with FileLock(storage.STATE / "flow.lock").acquire(timeout=0), repository.at_once(wait):
             plan = graph.plan(targets)
-            forced = {each.name for each in plan} if force else sources.unfixed(all_params) if recheck else set()
+            forced = sources.forced(plan, all_params, force, recheck)
             states = graph.states(plan, forced, away)
     except Timeout:
         return graph.plan(targets), None  # another flow is at work: what it leaves to be done isn't known yet
@@ -189,11 +180,6 @@ def announce(
         say(outlook.summary())
         seconds = outlook.seconds(["to run"]) or None
     return plan, seconds
-
-
-def number(count: int, noun: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def duration(seconds: float | None) -> str:

@@ -1,21 +1,20 @@
 """`sesame price`: the cost of a model, a study or the whole project, and the predicted cost and loss of more tokens."""
 
-import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from components import params
 from components.comparison import price, scaling
 from components.comparison.price import Price, short
-from components.core.config import MODELS
 from components.core.errors import SesameError
-from components.stages import registry
+from components.stages import outputs, registry
 from components.stages.outputs import last_metrics, read_json
 from components.studies.folders import REPORTS
 from pipelines import terminal
 from pipelines.execution import graph, repository
 from pipelines.money import energy, estimates, usage
-from pipelines.money.forecast import duration, number
+from pipelines.money.forecast import duration
+from pipelines.terminal import number
 
 COLUMNS = ["time", "core-hours", "FLOPs", "kWh", "CO2e", "USD"]
 CostsByGroup = dict[str, list[Price]]
@@ -112,9 +111,9 @@ def overview(all_params: params.Params) -> None:
     """Print a line for each model and each study that has run."""
     prices, rows = _prices(all_params), []
     with repository.at_once():
-        for name in _models(all_params):
+        for name in all_params.all_models:
             costs = _of_model(all_params, name, prices)
-            if any(of_group for group, of_group in costs.items() if registry.makes_model(group)):
+            if any(of_group for group, of_group in costs.items() if registry.declared(group).makes_model):
                 rows.append([name, "model", *_sum(costs)])
         for name in all_params.studies:
             if (costs := _of_study(all_params, name, prices)) and any(costs[variant] for variant in all_params.studies[name].variants):
@@ -133,7 +132,7 @@ def one(all_params: params.Params, name: str, tokens: float | None, times: float
 
     Raises SesameError if the name is neither.
     """
-    models, prices = _models(all_params), _prices(all_params)
+    models, prices = all_params.all_models, _prices(all_params)
     if name not in models and name not in all_params.studies:
         raise SesameError(f"no model or study {name!r} (models: {', '.join(models)}; studies: {', '.join(all_params.studies)})")
     if (tokens or times) and name not in all_params.models:
@@ -156,10 +155,6 @@ def one(all_params: params.Params, name: str, tokens: float | None, times: float
         _forecast(all_params, name, tokens, times)
 
 
-def _models(all_params: params.Params) -> list[str]:
-    return [name for section in MODELS for name in getattr(all_params, section)]
-
-
 def _prices(all_params: params.Params) -> dict[str, Price]:
     """Stage with results here, or in the last report -> the price of the run that wrote them.
 
@@ -171,7 +166,7 @@ def _prices(all_params: params.Params) -> dict[str, Price]:
 
 def _last_stages(all_params: params.Params, name: str) -> list[str]:
     """The stages that a model or a study ends in: of a model its scores, or where it has none its stage."""
-    if name not in _models(all_params):
+    if name not in all_params.all_models:
         return [f"study@{name}"]
     scored = [
         f"{entry.stage}@{entry.name}" for stage in registry.stages().values() if stage.scores
@@ -223,7 +218,8 @@ def _per_task(all_params: params.Params, name: str, costs: CostsByGroup, prices:
     """The model and its text shared out among the tasks that use it, and what one more task costs."""
     tasks = [task for task in all_params.finetune.tasks if f"finetune@{name}-{task}" in prices and name in all_params.finetune.models]
     if tasks:
-        shared = price.total(_all({group: of_group for group, of_group in costs.items() if group != "task" and not registry.scores(group)}))
+        groups = [group for group in costs if group != "task" and not registry.declared(group).scores]
+        shared = price.total(each for group in groups for each in costs[group])
         tuned = price.total(prices[f"finetune@{name}-{task}"] for task in tasks) * (1 / len(tasks))
         terminal.say(
             f"a task costs {in_words(shared * (1 / len(tasks)) + tuned)}, where {len(tasks)} share the model and its text; "
@@ -242,7 +238,7 @@ def _print_gaps(all_params: params.Params, stages: Sequence[str], prices: Mappin
             "yellow",
         )
     elif without_figures:
-        names = ", ".join(without_figures[:3]) + f" and {len(without_figures) - 3} more" * (len(without_figures) > 3)
+        names = terminal.some(without_figures)
         terminal.say(f"{number(len(without_figures), 'stage')} left out, never run or without results here: {names}", "yellow")
     missing = usage.why_no_mlflow()
     if not missing:
@@ -302,15 +298,14 @@ def gain(all_params: params.Params, name: str, now: float, then: float) -> str:
         return f"{question}: the study {study} was not run; run `sesame study {study}`"
     if not ran_as_declared(all_params, study):
         return f"{question}: the study {study} was not run with the settings that are declared now; run `sesame study {study}`"
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["variant"] == variant and row["loss"]]
-    figures = {key: [float(row[key] or 0) for row in rows] for key in ("tokens", "loss", "loss_std", "n")}
+    budgets = [row for row in outputs.rows(path) if row["variant"] == variant and row["loss"]]
+    figures = {key: [float(row[key] or 0) for row in budgets] for key in ("tokens", "loss", "loss_std", "n")}
     try:
         curve = scaling.fit(figures["tokens"], figures["loss"], figures["loss_std"], [int(n) for n in figures["n"]])
     except SesameError as error:
         return f"{question} from the study {study}: {error}"
     return (
-        f"by the curve of study {study} ({len(rows)} budgets up to {max(figures['tokens']):,.0f} tokens) the loss goes from "
+        f"by the curve of study {study} ({len(budgets)} budgets up to {max(figures['tokens']):,.0f} tokens) the loss goes from "
         f"{curve.at(now).shown} to {curve.at(then).shown}, {curve.gain(now, then).shown} lower, and its lower limit is "
         f"{curve.floor.shown}; this is optimistic, as the smaller budgets were measured before the "
         "learning rate had decayed"

@@ -30,7 +30,7 @@ class Tuning(NamedTuple):
 
     @property
     def tokens(self) -> float:
-        """As many as take a forward and a backward pass in the time that all takes."""
+        """Tokens, counted in full training passes: a forward pass alone counts a third."""
         passes = 1 / 3 if self.recipe.method in params.FROZEN else self.recipe.epochs
         return (self.examples * passes + self.judged / 3) * FILL * self.recipe.max_length
 
@@ -55,13 +55,13 @@ class Training:
 
     @property
     def devices(self) -> int:
-        """That share a batch."""
+        """Devices that share a batch."""
         run = self.model.run
         return 1 if self.tuning else run.num_nodes * (run.devices if isinstance(run.devices, int) else 1)
 
     @property
     def rows(self) -> float:
-        """Of a micro-batch on one device, each as long as the model reads at most."""
+        """Rows of a micro-batch on one device, in rows of the model's full length."""
         if self.tuning:
             return self.tuning.recipe.batch_size * self.tuning.recipe.max_length / self.model.architecture.max_length
         return self.batch / math.lcm(self.model.trainer.accumulate, self.devices)  # micro-batches are those of all devices
@@ -71,7 +71,7 @@ class Training:
         """Rows of a step of pre-training, of the phase that has most."""
         longest = self.model.architecture.max_length
         phases = [(phase.batch_size or self.model.batch_size) * (phase.max_length or longest) / longest for phase in self.model.phases]
-        return max(self.model.batch_size, *phases, 0)
+        return max([self.model.batch_size, *phases])
 
     @property
     def shape(self) -> tuple:

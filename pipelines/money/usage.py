@@ -1,13 +1,10 @@
 """The cost of past runs of stages: from the metrics of results, and from MLflow, which also has runs that failed, were
 stopped or repeated."""
 
-import csv
 import math
-import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from components import params
 from components.comparison import price
@@ -15,7 +12,7 @@ from components.comparison.price import Price
 from components.core import tracking
 from components.core.errors import SesameError
 from components.stages.cost import energy_kwh
-from components.stages.outputs import read_json
+from components.stages.outputs import read_json, rows
 from components.studies.folders import LAST, REPORTS
 from pipelines.execution import graph, ledger
 from pipelines.money import estimates
@@ -68,7 +65,7 @@ def read(all_params: params.Params) -> Usage:
     # a result is that of a run in MLflow if their seconds are the same
     unknown = [
         run for run in local.values()
-        if not any(math.isclose(run.price.seconds, past) for past in finished.get(run.stage, ()))
+        if not any(math.isclose(run.price.seconds, past) for past in finished[run.stage])
     ]  # fmt: skip
     for name in all_params.studies:
         unknown += runs_of_table(all_params, name, local.keys() | finished.keys())
@@ -77,10 +74,10 @@ def read(all_params: params.Params) -> Usage:
 
 def why_no_mlflow() -> str:
     """Why MLflow has no records; empty if it has. Creates no database."""
-    if os.environ.get(tracking.OFF) == "off":
+    if tracking.is_off():
         return f"{tracking.OFF}=off"
-    if tracking.uri().startswith("sqlite:///") and not Path(tracking.uri().removeprefix("sqlite:///")).exists():
-        return f"{tracking.uri().removeprefix('sqlite:///')} is not there"
+    if (database := tracking.database()) and not database.exists():
+        return f"{database} is not there"
     try:
         tracking.connected()
     except SesameError as error:
@@ -147,9 +144,8 @@ def runs_of_table(all_params: params.Params, name: str, known: Collection[str]) 
         return []
     members = params.members({name: study})
     there = {member.variant for member in members if any(f"{group}@{member.name}" in known for group in OF_VARIANTS)}
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["variant"] in study.variants and row["variant"] not in there]
-    last, runs = {row["variant"]: row for row in rows if row.get("milestone", LAST) == LAST}, []
+    table = [row for row in rows(path) if row["variant"] in study.variants and row["variant"] not in there]
+    last, runs = {row["variant"]: row for row in table if row.get("milestone", LAST) == LAST}, []
 
     def add(kind: str, row: dict, seconds: float, flops: float) -> None:
         seconds, flops = seconds * int(row["n"]), flops * int(row["n"])
@@ -163,7 +159,7 @@ def runs_of_table(all_params: params.Params, name: str, known: Collection[str]) 
             alone = {key: float(row[key]) - (float(before[key]) if before else 0.0) for key in ("seconds", "flops")}
             kind = "intermediate" if study.variants[variant].by else "further" if before else "variant"
             add(kind, row, alone["seconds"], alone["flops"])
-    for row in rows:
+    for row in table:
         add("transfer", row, float(row["finetune_seconds"] or 0), 0.0)
     figures = path.with_suffix(".json")
     tried = read_json(figures).get("learning_rates", {}) if figures.exists() else {}

@@ -25,26 +25,26 @@ def listed() -> dict[str, str]:
     return {path.stem: path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for path in sorted(FOLDER.glob("*.yaml"))}
 
 
-def merge(name: str, data: str | None = None, path: Path = Path("params.yaml")) -> list[str]:
-    """Merge a profile into a params file; what was changed, one line each. Nothing is written unless the result is right.
+def merge(name: str, data: str | None = None) -> list[str]:
+    """Merge a profile into params.yaml; what was changed, one line each. Nothing is written unless the result is right.
 
     Raises SesameError for a wrong name, a folder that is not there, and for what `params.check` finds in the result.
     """
     text = overlay(name, data)
-    params.load(path)  # its own mistakes are not the profile's
+    params.load()  # its own mistakes are not the profile's
     yaml = editor()
-    document, changes = parsed(yaml, path.read_text(encoding="utf-8")), []
+    document, changes = parsed(yaml, params.FILE.read_text(encoding="utf-8")), []
     for section, entries in yaml.load(text).items():
         changes += _put(document.setdefault(section, CommentedMap()), entries, section)
     merged = io.StringIO()
     yaml.dump(document, merged)
     try:
-        params.check(YAML(typ="safe").load(merged.getvalue()), studies=params.studies_beside(path))
+        params.check(YAML(typ="safe").load(merged.getvalue()), studies=params.studies_beside())
     except SesameError as error:
         raise SesameError(f"profile {name} does not fit this params.yaml, nothing was written: {error}") from None
     if not changes:
         return [f"params.yaml already contains all of {name}"]
-    with storage.output(path) as temporary:
+    with storage.output(params.FILE) as temporary:
         temporary.write_text(merged.getvalue(), encoding="utf-8")
     return changes
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +33,20 @@ def git(*args: str | Path, **kwargs) -> bytes:
     return call("git", "-c", "core.hooksPath=/dev/null", *args, GIT_OPTIONAL_LOCKS="0", **kwargs)
 
 
+def head(what: str) -> str:
+    """The checkout's commit, which `what` needs. Raises SesameError where there is none."""
+    try:
+        return git("rev-parse", "--verify", "HEAD").decode().strip()
+    except SesameError:
+        raise SesameError(f"{what} need a git repository with at least one commit: `git commit` first") from None
+
+
+def untracked(folder: Path = Path(".")) -> list[str]:
+    """Files of a checkout that git neither has nor ignores. With -z, or git writes `é` as \\303\\251."""
+    listed = git("ls-files", "--others", "--exclude-standard", "-z", cwd=folder).decode()
+    return [path for path in listed.split("\0") if path]
+
+
 @dataclass(frozen=True)
 class Checkout:
     """The user's checkout at the start of worktree runs. Later edits do not affect them."""
@@ -56,10 +69,7 @@ def read(variants: Sequence[Variant]) -> Checkout:
 
     Raises SesameError if a needed file can't be carried over, or a name is taken.
     """
-    try:
-        commit, top = git("rev-parse", "--verify", "HEAD").decode().strip(), git("rev-parse", "--show-toplevel").decode().strip()
-    except SesameError:
-        raise SesameError("worktree runs need a git repository with at least one commit: `git commit` first") from None
+    commit, top = head("worktree runs"), git("rev-parse", "--show-toplevel").decode().strip()
     if Path(top).resolve() != Path.cwd():
         raise SesameError(f"this folder is not the top of the git repository; run from {top}")
     if above := git("rev-parse", "--show-superproject-working-tree").decode().strip():
@@ -69,14 +79,14 @@ def read(variants: Sequence[Variant]) -> Checkout:
             "separately to run experiments"
         )
     _names([variant.name for variant in variants])
-    untracked = [path for path in git("ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if path]
+    unknown = untracked()
     patterns = {pattern for variant in variants for pattern in _patterns(YAML(typ="safe").load(variant.text))}
     links = {path for pattern in patterns for path in files.matches(pattern)}
-    _check([path for path in untracked if path not in links])
-    patch, lock = git("diff", *DIFF, "HEAD"), Path("dvc.lock").read_bytes() if "dvc.lock" in untracked else None
+    _check([path for path in unknown if path not in links])
+    patch, lock = git("diff", *DIFF, "HEAD"), Path("dvc.lock").read_bytes() if "dvc.lock" in unknown else None
     # with -z, or git writes `é` as \303\251
     if changed := [path for path in git("diff", "--name-only", "-z", "HEAD").decode().split("\0") if path]:
-        terminal.say(f"uncommitted changes that are included: {shortened(changed)} ({len(changed)} in all)")
+        terminal.say(f"uncommitted changes that are included: {terminal.some(changed)}")
     with Repo() as repo:
         config = repo.config.load_one("local")
         return Checkout(commit, patch, lock, tuple(sorted(links)), repo.cache.local_cache_dir, config, frozenset(output_sizes(Path())))
@@ -87,13 +97,8 @@ def commit_and_patch() -> tuple[str, str]:
 
     Raises SesameError where stages need files that git does not have.
     """
-    try:
-        commit = git("rev-parse", "--verify", "HEAD").decode().strip()
-    except SesameError:
-        raise SesameError(
-            "workers of a pool need a git repository with at least one commit: `git commit` first"
-        ) from None
-    _check([path for path in git("ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if path])
+    commit = head("workers of a pool")
+    _check(untracked())
     if resolve.TRAININGS.exists() and not git("ls-files", "--", resolve.TRAININGS):
         raise SesameError(f"workers get {resolve.TRAININGS} from git, which does not have it: `git add` and commit")
     patch = git("diff", *DIFF, "HEAD", "--", ".", *tracking.WRITTEN) + git("diff", *DIFF, "HEAD", "--", resolve.TRAININGS)
@@ -112,33 +117,29 @@ def _names(names: list[str]) -> None:
     there = experiments()
     if taken := [name for name in names if name in there]:
         raise SesameError(f"experiment {', '.join(taken)} exists: `dvc exp remove {' '.join(taken)}` first, or choose another name")
-    for name in names:
-        with suppress(SesameError):
-            git("rev-parse", "--verify", "--quiet", name)
-            break
-    else:
-        return
-    raise SesameError(f"{name} is a branch, a tag or a commit: choose another name")
+    if revision := next(filter(_is_revision, names), None):
+        raise SesameError(f"{revision} is a branch, a tag or a commit: choose another name")
 
 
-def _check(untracked: list[str]) -> None:
+def _is_revision(name: str) -> bool:
+    try:
+        return bool(git("rev-parse", "--verify", "--quiet", name))
+    except SesameError:
+        return False
+
+
+def _check(unknown: list[str]) -> None:
     """Refuse when stages need files that git does not have: the experiment could not be applied or repeated without them."""
-    if not untracked:
+    if not unknown:
         return
-    needed, others = graph.sources(untracked)
+    needed, others = graph.sources(unknown)
     needed += [path for path in others if path == "dvc.yaml" or path.endswith(".dvc") or path.startswith(".dvc/")]
     if needed:
-        raise SesameError(f"stages need files that git does not have ({shortened(needed)}): `git add` them")
+        raise SesameError(f"stages need files that git does not have ({terminal.some(needed)}): `git add` them")
     if others := [path for path in others if path != "dvc.lock"]:
         terminal.say(
-            f"not included, as git does not have them: {shortened(others)} ({len(others)} in all); `git add` "
-            "files that stages need"
+            f"not included, as git does not have them: {terminal.some(others)}; `git add` files that stages need"
         )
-
-
-def shortened(paths: list[str]) -> str:
-    """The first of them."""
-    return ", ".join(paths[:3]) + ", ..." * (len(paths) > 3)
 
 
 def _patterns(value: object) -> Iterator[str]:

@@ -230,7 +230,7 @@ def show(name: str, other: str) -> None:
     terminal.table(["cost of all stages", name, other, f"{name} / {other}"], costs)
     if elsewhere := sorted(stage for stage in a.locked.keys() & b.locked.keys() if _elsewhere(a.locked[stage], b.locked[stage])):
         terminal.say(
-            f"same inputs but different outputs: {checkout.shortened(elsewhere)} ({len(elsewhere)} in all); "
+            f"same inputs but different outputs: {terminal.some(elsewhere)}; "
             f"one side was computed on another machine. Run here, then compare with `{WORKSPACE}`",
             "yellow",
         )

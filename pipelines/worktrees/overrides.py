@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +51,7 @@ def variants(settings: Sequence[str], text: str, sweep: bool = False, name: str 
         keys.append(key)
         lists.append(_values(setting, f"[{value}]" if sweep else value, sweep))
     combinations = [_variant(dict(zip(keys, values, strict=True)), text, name) for values in itertools.product(*lists)]
-    twice = sorted({variant.name for variant in combinations if [other.name for other in combinations].count(variant.name) > 1})
+    twice = sorted(name for name, count in Counter(variant.name for variant in combinations).items() if count > 1)
     if twice:
         raise SesameError(f"the same variant twice: {', '.join(twice)}; give each value once")
     return combinations

@@ -161,7 +161,7 @@ def run(
             raise SesameError(f"a worktree run {variant.name} exists ({state}): {cure}")
     start = checkout.read(variants)
     services.use_prefect()
-    if os.environ.get(tracking.OFF) != "off":
+    if not tracking.is_off():
         with suppress(Exception):  # the ledger's tables, made once before all; a flow that can't reach it says so
             tracking.client()
     return Sweep(start, targets, options, on_line).run(variants, jobs)

@@ -6,7 +6,6 @@ run` works in it as in any checkout. The result is an ordinary DVC experiment an
 removed. The user's files are only read.
 """
 
-import csv
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +23,7 @@ from filelock import FileLock, Timeout
 from components import params
 from components.core.errors import SesameError
 from components.core.storage import STATE, output, write_json
-from components.stages.outputs import read_json
+from components.stages.outputs import read_json, rows
 from pipelines.execution import graph, processes
 from pipelines.worktrees import checkout
 from pipelines.worktrees.checkout import call, git
@@ -80,13 +79,11 @@ def disk(folder: Path) -> int:
 
 
 def headline(path: Path) -> str:
-    """Of each pre-trained model the mean of its tasks' scores, by a report's table."""
+    """The mean score over tasks of each pre-trained model, from a report's scores.csv."""
     scores: dict[str, list[float]] = {}
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                if row["init"] == "pretrained" and row["mean"]:
-                    scores.setdefault(row["model"], []).append(float(row["mean"]))
+    for row in rows(path) if path.exists() else ():
+        if row["init"] == "pretrained" and row["mean"]:
+            scores.setdefault(row["model"], []).append(float(row["mean"]))
     return " ".join(f"{model} {sum(means) / len(means):.3f}" for model, means in scores.items())
 
 
@@ -108,6 +105,11 @@ class WorktreeRun:
     @property
     def folder(self) -> Path:
         return (WORKTREES / self.name).resolve()
+
+    @property
+    def changes(self) -> str:
+        """The params that differ: `seed=2 energy.pue=1.0`."""
+        return " ".join(f"{key}={value}" for key, value in self.overrides.items())
 
     @property
     def page(self) -> Path:
@@ -159,8 +161,8 @@ class WorktreeRun:
         built = [stage.address for stage in graph.plan(targets)] if targets else ["dvc.yaml"]
         if params.load(self.folder / "params.yaml").away:
             call(*DVC, "pull", *built, cwd=self.folder)  # an experiment has its data here
-        files = git("ls-files", "--others", "--exclude-standard", "-z", cwd=self.folder).decode().split("\0")
-        files = [path for path in files if path and path not in start.links]  # small results that DVC leaves to git
+        # small results that DVC leaves to git
+        files = [path for path in checkout.untracked(self.folder) if path not in start.links]
         with _turn():
             if files:
                 git("add", "--pathspec-from-file=-", "--pathspec-file-nul", cwd=self.folder, feed="\0".join(files).encode())
@@ -212,8 +214,8 @@ def present() -> list[WorktreeRun]:
         return [read(folder) for folder in sorted(WORKTREES.iterdir()) if folder.is_dir()]
 
 
-def clean(names: Sequence[str] = ()) -> dict[str, int]:
-    """Remove failed and crashed worktree runs, all or those named. Returns name -> bytes freed.
+def clean(names: Sequence[str]) -> dict[str, int]:
+    """Remove failed and crashed worktree runs, those named or, if none is, all. Returns name -> bytes freed.
 
     Raises SesameError for one that is active or does not exist.
     """

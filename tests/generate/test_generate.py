@@ -364,6 +364,8 @@ def test_what_can_not_be_is_one_line(translated, tokens):
     assert "--top-p: Input should be less than or equal to 1" in said("gpt", "a", "--how", "sample", "--top-p", "2")
     for idle, needs in (("--temperature", "sample"), ("--top-k", "sample"), ("--beams", "beam"), ("--length-penalty", "beam")):
         assert said("gpt", "a", idle, "7") == f"sesame: {idle} has no effect with --how greedy: it needs --how {needs}"
+    default = said("gpt", "a", "--how", "greedy", "--beams", "4")
+    assert default == "sesame: --beams has no effect with --how greedy: it needs --how beam", "also where its value is the default"
     beams = said("gpt", "a", "--how", "beam", "--repetition-penalty", "2")
     assert beams == "sesame: --repetition-penalty has no effect with --how beam: it needs --how greedy or sample"
     assert "gpt goes on with a text and fills no [MASK]" in said("gpt", "a [MASK] dog")

@@ -7,7 +7,7 @@ import torch
 
 from components import params
 from components.core.errors import SesameError
-from pipelines.money.answers import answers
+from pipelines.money.answers import print_costs
 from tests.conftest import save_random, tiny_params
 
 
@@ -24,7 +24,7 @@ def test_every_task_has_a_line(project, tokens, monkeypatch, capsys, name):
     monkeypatch.setattr("pipelines.money.answers.EXAMPLES", 6)
     checked = made(tokens, name)
     threads = torch.get_num_threads()
-    answers(checked, name)
+    print_costs(checked, name)
     assert torch.get_num_threads() == 1
     torch.set_num_threads(threads)
     said = capsys.readouterr().out
@@ -40,11 +40,11 @@ def test_every_task_has_a_line(project, tokens, monkeypatch, capsys, name):
 def test_what_has_no_answers_is_one_line(project, tokens):
     checked = made(tokens, "gpt")
     with pytest.raises(SesameError, match=r"no 'gtp' in finetune.models or adapt.models of params.yaml \(there are: bert, gpt, elmo"):
-        answers(checked, "gtp")
+        print_costs(checked, "gtp")
     with pytest.raises(SesameError, match="data/models/bert: no model there"):
-        answers(checked, "bert")
+        print_costs(checked, "bert")
     raw = tiny_params()
     raw["finetune"]["recipes"]["gpt"] |= {"method": "in_context"}
     raw["finetune"]["tasks"] = ["same"]
     with pytest.raises(SesameError, match="gpt generates its answers"):
-        answers(params.check(raw), "gpt")
+        print_costs(params.check(raw), "gpt")

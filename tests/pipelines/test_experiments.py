@@ -53,7 +53,7 @@ def test_the_difference_is_the_first_less_the_second(inside, capsys):
     assert f"gpt stsb full pretrained test pearson 0.620 ± 0.020 (3) 0.510 ± 0.010 (3) +0.110 [+{low:.3f}, +{high:.3f}]" in said
     assert "intervals are over seeds of fine-tuning (Welch's t); of a model with one of `pretrainings`" in said
     assert "gpt loss 3.5 3.9 -0.4" in said and "seconds 20 20 1.00" in said
-    assert "same inputs but different outputs: corpus@base (1 in all)" in said
+    assert "same inputs but different outputs: corpus@base; one side" in said
     experiments.show("HEAD", better)
     assert f"-0.110 [-{high:.3f}, -{low:.3f}]" in " ".join(capsys.readouterr().out.split())
     experiments.show(experiments.WORKSPACE, "HEAD")

@@ -16,7 +16,7 @@ from components import params
 from components.core import storage
 from components.core.errors import SesameError
 from pipelines import cli
-from pipelines.execution import graph, lockfile, repository
+from pipelines.execution import graph, lockfile, repository, trace
 from tests.pipelines.conftest import ROOT
 from tests.waiting import until
 
@@ -94,16 +94,31 @@ def test_a_wrong_graph_is_one_line(inside, stages, message):
     assert "\n" not in str(error.value)
 
 
+def unchanged() -> set[str]:
+    return {name for name, state in graph.states(graph.plan()).items() if state == "unchanged"}
+
+
 def test_unchanged_reaches_no_further_than_a_change(inside):
     inside.stages(DIAMOND)
-    assert graph.unchanged(graph.plan()) == set()
+    assert unchanged() == set()
     subprocess.run([sys.executable, "-m", "dvc", "repro", "-q"], check=True)
-    assert graph.unchanged(graph.plan()) == set(names())
+    assert unchanged() == set(names())
     (inside.path / "data.out").unlink()
     (inside.path / "data.out").write_text("other")
-    assert graph.unchanged(graph.plan()) == {"side"}
+    assert unchanged() == {"side"} and graph.stale(["side", "score", "side"]) == ["score"]
     assert set(graph.hashes(graph.plan(["score"])[-1])) == {"a.out", "score.out"}
     assert graph.hashes(graph.Stage("nothing", (), "", graph.Meta())) == {}
+
+
+def test_a_stage_of_the_users_own_is_traced_without_settings_and_code(inside):
+    """Sesame does not declare it, so `resolve` writes nothing of it."""
+    inside.stages(DIAMOND)
+    subprocess.run([sys.executable, "-m", "dvc", "repro", "-q", "score"], check=True)
+    assert [(stage.name, stage.state) for stage in trace.behind("score")] == [
+        ("score", trace.CURRENT), ("train@a", trace.CURRENT), ("data", trace.CURRENT),
+    ]  # fmt: skip
+    done = CliRunner().invoke(cli.app, ["trace", "score"])
+    assert done.exit_code == 0 and "wrote    score.out (" in done.output and "settings " not in done.output and "code " not in done.output
 
 
 def test_a_locked_repository_is_one_line(inside):
@@ -112,7 +127,7 @@ def test_a_locked_repository_is_one_line(inside):
 
     plan = graph.plan()
     with Repo() as repo, lock_repo(repo), pytest.raises(SesameError, match="DVC is at work in this checkout"):
-        graph.unchanged(plan)
+        graph.states(plan)
 
 
 HOLD = """
@@ -246,7 +261,7 @@ def test_a_folder_that_is_read_only_is_one_line(bare):
 
 
 @pytest.mark.parametrize(("spoil", "said"), [
-    (lambda path: path.joinpath(".sesame").touch(), "can't be used (File exists); one is a folder where a file belongs"),
+    (lambda path: path.joinpath(".sesame").touch(), "can't be used (File exists); a folder is where a file is expected"),
     (lambda path: path.joinpath("dvc.yaml").unlink(), "dvc.yaml: no such file; run from the project's folder, or bring it back"),
 ])  # fmt: skip
 def test_what_stands_in_the_place_of_another_is_one_line(bare, spoil, said):

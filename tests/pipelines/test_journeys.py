@@ -478,7 +478,10 @@ def test_the_tutorial_from_own_text_to_a_finding(journey):
     assert sorted(ran) == ["variant@dropout-dropout-3", "variant@dropout-without-3"]
     # text that was edited is named, and read again when asked to
     journey.write("my/0.txt", "one line more .\n\n" + (journey.path / "my/0.txt").read_text())
-    others = "corpus@mine has read other files than there are now (edited, added or gone): `sesame run --recheck` reads them again"
+    others = (
+        "the local files of corpus@mine have changed since it ran (edited, added or removed): "
+        "`sesame run --recheck` reads them again"
+    )
     assert others in journey.sesame(*run.split()[1:]) and others in journey.sesame(*plan.split()[1:])
     assert "[corpus@mine] done" in (again := journey.sesame("run", "--recheck", *run.split()[2:])) and others not in again
 

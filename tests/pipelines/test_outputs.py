@@ -85,7 +85,7 @@ def test_numbers_that_are_none_are_refused(project, command):
 def test_a_name_that_is_too_long_is_one_line(project, command):
     YAML().dump(tiny_params(), Path("params.yaml"))
     done = CliRunner().invoke(cli.app, command)
-    assert done.exit_code == 1 and "is longer than a name of a file can be" in done.output and done.output.count("\n") == 1
+    assert done.exit_code == 1 and "is too long for a file name; give a shorter one" in done.output and done.output.count("\n") == 1
 
 
 @pytest.mark.parametrize(("option", "there"), [("corpus", "base, tiny"), ("vectors", "one, two")])
@@ -93,6 +93,12 @@ def test_neighbours_of_nothing_are_one_line(project, option, there):
     YAML().dump(tiny_params(), Path("params.yaml"))
     done = CliRunner().invoke(cli.app, ["neighbours", "bert", "a *b*", f"--{option}", "nope"])
     assert done.exit_code == 1 and f"--{option}: no 'nope' in params.yaml (there are: {there})" in done.output
+
+
+def test_a_model_is_not_compared_with_itself(project):
+    YAML().dump(tiny_params(), Path("params.yaml"))
+    done = CliRunner().invoke(cli.app, ["compare", "gpt", "gpt:pretrained", "same"])
+    assert done.exit_code == 1 and "A and B are both gpt:pretrained; give two different models or baselines" in done.output
 
 
 def test_ctrl_c_in_the_midst_of_an_import_is_no_traceback():

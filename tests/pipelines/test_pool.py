@@ -270,7 +270,7 @@ def test_refused(hosts):
     lab.write("constraints.txt", "torch==1.0\n")
     hosts.commit("other libraries")
     assert re.search(
-        r"failed: \S+: constraints.txt of the commit that was sent is another than in \S+/one: `git pull", lab.sesame("run", code=1)
+        r"failed: \S+: constraints.txt of the sent commit differs from that in \S+/one: run `git pull", lab.sesame("run", code=1)
     )
     git(hosts.folder / "one", "pull", "-q")
 

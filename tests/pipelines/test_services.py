@@ -18,6 +18,7 @@ import requests
 
 from components.core import tracking
 from components.core.errors import SesameError
+from pipelines.execution import mlflow_view
 from pipelines.machines import services
 from tests.conftest import free_port
 from tests.pipelines.conftest import BIN, ROOT, serve
@@ -308,6 +309,27 @@ def test_a_server_that_says_it_is_well_and_answers_nothing_else_is_one_line(bare
         server.shutdown()
     assert message.endswith(f"sesame: Prefect's server at {address}/ does not answer; start it, or unset PREFECT_API_URL\n"), message
     assert not (bare.path / "a.out").exists()
+
+
+def test_an_mlflow_server_without_the_experiment_is_shown_by_its_address(monkeypatch):
+    """As a new one, before the first run."""
+
+    class Empty(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(404)
+            self.end_headers()
+            self.wfile.write(b'{"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "no such experiment"}')
+
+        def log_message(self, *_) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", page)
+        shown = mlflow_view.address([])
+        server.shutdown()
+    assert shown == page
 
 
 def test_a_prefect_server_that_falls_silent_in_mid_flow(bare, tmp_path):

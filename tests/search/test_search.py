@@ -121,6 +121,20 @@ def test_what_has_no_effect_under_a_drawn_method_is_no_part_of_the_trial():
         assert search.columns(row | {"drawn": drawn}, recipe.method)["rank"] == (2 if drawn["method"] == "lora" else None)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "space"),
+    [
+        ({}, {"head": ["pooled", "concat"]}), ({"pair": "apart"}, {"head": ["mix", "decomposable_attention"]}),
+        ({"pair": "apart"}, {"method": ["full", "decomposable_attention"]}), ({"head": "mix"}, {"normalise_layers": [True, False]}),
+    ],
+)  # fmt: skip
+def test_a_value_is_judged_on_the_recipes_of_the_models(recipe, space):
+    """And on no other one: without the right settings beside it, the value would be refused."""
+    raw = raw_params(models=["bert"], space={key: {"choices": choices} for key, choices in space.items()})
+    raw["finetune"]["recipes"]["bert"] = {**tiny_params()["finetune"]["recipes"]["bert"], "batch_size": 8, **recipe}
+    assert params.check(raw).search.space.keys() == space.keys()
+
+
 def test_scoring_every_epoch_changes_nothing_of_the_training(project, tokens):
     checked_params = params.check(tiny_params())
     recipe, task, examples = checked_params.finetune.recipes["bert"], checked_params.tasks["same"], read("data/tasks/same", "train")[:30]

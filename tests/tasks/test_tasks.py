@@ -323,10 +323,11 @@ SPLIT = {"source": files("pairs.tsv")}
         ({"table": {**PAIRS, "group": "a", "group_rows": 2}}, "tasks.same.table: give either group or group_rows"),
         ({"table": {**PAIRS, "group": PAIRS["label"]}}, f"tasks.same.table: group and label are both column {PAIRS['label']!r}"),
         ({"table": {**PAIRS, "label_names": {"1": "maybe"}}}, "tasks.same: label_names of train give maybe, not among labels"),
-        ({"table": {"format": "lines", "text_a": "t", "label": "l"}}, "tasks.same.table: pattern has no effect: it "
-                "needs "
-                "format: "
-                "lines"),
+        (
+            {"table": {"format": "lines", "text_a": "t", "label": "l"}},
+            "tasks.same.table: format lines needs a pattern, whose named groups are the columns",
+        ),
+        ({"table": {**PAIRS, "pattern": "(?P<t>.*)"}}, "tasks.same.table: pattern has no effect: it is for format: lines, not tsv; leave"),
         (
             {"table": {"format": "lines", "pattern": "(?P<t>.*", "text_a": "t", "label": "t"}},
             "tasks.same.table: pattern is not a valid regular expression",

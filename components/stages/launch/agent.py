@@ -78,7 +78,8 @@ class Rendezvous:
         return self.handler.next_rendezvous()
 
     def num_nodes_waiting(self) -> int:
-        """Of which one is enough to stop what trains: it may hang where others have failed, and is to end in peace where it is done.
+        """One waiting node makes the agent restart the training. After an announced failure, say one, since processes
+        may hang; after success, none, so that they end by themselves.
 
         A node that gives no sign of life any more counts, too: nobody else would ever hear of a power cut.
         """

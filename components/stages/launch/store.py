@@ -75,8 +75,8 @@ def reach_store(host: str, port: int, seconds: float) -> TCPStore:
 
 
 def _greet(connected: socket.socket, head: str) -> None:
-    """Ask as torch's store asks (TCPStoreBackend.hpp): of what is none it would show its stack, and wait for ever where nothing is said.
-    Raises SesameError where something else answers."""
+    """Send the first messages of torch's store (TCPStoreBackend.hpp) to see whether one answers: torch itself would
+    print a stack trace, or wait for ever. Raises SesameError where something else answers."""
     connected.sendall(struct.pack("=BIBI", 0, 0x3C85F7CE, 13, 2**16 + 1))  # a client; ping, with a number that is to come back
     answer = connected.recv(4, socket.MSG_WAITALL)
     if not answer:

@@ -12,11 +12,11 @@ from tests.pretrain.test_device import PAIRS
 
 def gpt(compiled: bool = True, **architecture) -> params.Model:
     """GPT-2 small."""
-    architecture = {"max_length": 1024, **architecture}
+    sizes = {"num_layers": 12, "hidden_size": 768, "num_heads": 12, "intermediate_size": 3072, "max_length": 1024}
     return params.Model.model_validate({
         "encoding": "none", "objective": {"name": "clm", "isolate_documents": False}, "optimizer": {"learning_rate": 6e-4},
-        "architecture": {"name": "decoder", "num_layers": 12, "hidden_size": 768, "num_heads": 12, "intermediate_size": 3072, **architecture},
-        "budget": {"steps": 1}, "batch_size": 16, "trainer": {"compile": compiled},
+        "architecture": {"name": "decoder", **sizes, **architecture}, "budget": {"steps": 1}, "batch_size": 16,
+        "trainer": {"compile": compiled},
     })  # fmt: skip
 
 

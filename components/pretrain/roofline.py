@@ -12,6 +12,7 @@ from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -153,18 +154,35 @@ def step(
     """Predict the times of a step on one device, which reads so many micro-batches of `rows` rows and updates the weights once; and count
     its tokens. `low_precision`: products in bf16.
 
-    Layers are alike: as in `sizing.size`, a few and twice as many are recorded, and the rest is extrapolated.
+    Layers are alike: as in `sizing.size`, a few and twice as many are recorded, and the rest is extrapolated. So are rows of more than
+    `sizing.MAX_LENGTH` tokens.
     """
     text = config.model_copy(update={"seed": 1, "encoding": "any", "budget": params.Budget(steps=1)}).model_dump_json()
     few = max(2, getattr(config.architecture, "layer_groups", 1))
     more = config.architecture.num_layers / few - 1
-    of_layers = []
-    for layers in (few, 2 * few):
-        micro_batch, update, tokens = _recorded(text, vocab_size, layers, rows, low_precision)
-        of_layers.append(
-            [micro_batches * a + b for a, b in zip(times(micro_batch, device), times(update, device), strict=True)]
-        )
-    return Times(*(a + more * (b - a) for a, b in zip(*of_layers, strict=True))), micro_batches * tokens
+
+    def recorded(length: int) -> tuple[Times, Times, float]:
+        """The times of a micro-batch and of an update, and the tokens of the micro-batch."""
+        one, two = (_recorded(text, vocab_size, layers, length, rows, low_precision) for layers in (few, 2 * few))
+        of_parts = []
+        for some, twice in zip(one[:3], two[:3], strict=True):
+            a, b = times(some, device), times(twice, device)
+            of_layer = Times(*((y - x) / few for x, y in zip(a, b, strict=True)))
+            of_parts.append((Times(*(x + more * few * y for x, y in zip(a, of_layer, strict=True))), of_layer))
+        (_, forward_of_layer), (micro_batch, _), (update, _) = of_parts
+        again = config.architecture.num_layers if config.trainer.recompute else 0
+        return Times(*(x + again * y for x, y in zip(micro_batch, forward_of_layer, strict=True))), update, one[3]
+
+    full_length = config.objective.row_length(config.architecture.max_length)
+    length = min(full_length, sizing.MAX_LENGTH)
+    micro_batch, update, tokens = recorded(length)
+    if full_length > length:  # a constant for the weights, a share of the length, and attention's of its square
+        lengths = [length // 4, length // 2, length]
+        longer = np.polyfit(lengths, [*(recorded(shorter)[0] for shorter in lengths[:2]), micro_batch], 2)
+        products, memory, _ = np.polyval(longer, full_length)
+        micro_batch, tokens = Times(products, memory, micro_batch.starts), tokens * full_length / length
+    total = Times(*(micro_batches * a + b for a, b in zip(micro_batch, update, strict=True)))
+    return total, micro_batches * tokens
 
 
 def fused(operations: Sequence[Operation]) -> list[Operation]:
@@ -197,22 +215,24 @@ def times(operations: Sequence[Operation], device: Device) -> Times:
 
 @cache
 def _recorded(
-    text: str, vocab_size: int, layers: int, rows: int, low_precision: bool
-) -> tuple[list[Operation], list[Operation], float]:  # fmt: skip
-    """Record a micro-batch and an update, and count the tokens of the micro-batch; `text` is the config as JSON."""
+    text: str, vocab_size: int, layers: int, length: int, rows: int, low_precision: bool
+) -> tuple[list[Operation], list[Operation], list[Operation], float]:  # fmt: skip
+    """Record the forward pass, both passes of a micro-batch, and an update, and count the tokens of the micro-batch; `text` is the config
+    as JSON."""
     config = params.Model.model_validate_json(text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model, objective, networks, length = sizing.on_meta(config, vocab_size, layers)
+        model, objective, networks = sizing.on_meta(config, vocab_size, layers, length)
         with exact_widths():
             batch = objective.batches(sizing.text_of_rows(length, rows), rows, length, 0)[0]
         lstm_takes_any = torch.autocast("cpu", torch.bfloat16, enabled=low_precision)  # casts nothing on `meta`
         with _Recorder() as recorder, sizing.MetaMode(), _Autocast(low_precision), lstm_takes_any:
             losses, _ = objective.losses(model, batch.tensors, None)
+            forward = list(recorder.operations)
             sum(loss for loss, _ in losses.values()).backward()
         model.zero_grad(set_to_none=True)
-    step = fused(recorder.operations) if config.trainer.compile else recorder.operations
-    return step, _update(config, model), batch.counts["tokens"]
+    join = fused if config.trainer.compile else list
+    return join(forward), join(recorder.operations), _update(config, model), batch.counts["tokens"]
 
 
 def _update(config: params.Model, model: LanguageModel) -> list[Operation]:

@@ -4,6 +4,7 @@ import os
 import warnings
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +27,8 @@ from components.text.tokenizer import CLS, SEP, SPECIALS
 
 BATCH_SIZE = 8
 MAX_LENGTH = 2048
-"""Tokens of the longest sequence that is counted; longer ones are extrapolated linearly, which underestimates attention."""
+"""Tokens of the longest sequence that is counted. Of longer ones a token needs what it needs in this one, and as much more for each further
+token as from half of it to all: attention looks at more, all else stays."""
 TOO_MANY_PARAMETERS = 2.0**61
 """The least number of parameters of a model with a matrix of more bytes than torch can count."""
 
@@ -37,7 +39,7 @@ class Size:
 
     parameters: float
     flops: float
-    """Of forward and backward, per token."""
+    """Of forward and backward, per token, without those of `trainer.recompute`."""
     activation_bytes: float
     """Activations of a sequence that are stored for the backward pass, in 32 bit. Of attention these are queries, keys, values and
     outputs: fused attention stores no matrices."""
@@ -111,34 +113,60 @@ def size(config: params.Model, vocab_size: int) -> Size:
     The layers are alike: models with a few layers and with twice as many are counted, and the rest is extrapolated. "A few" is
     a number whose layer groups are as many as the model's.
     """
+    full_length = config.objective.row_length(config.architecture.max_length)
+    few = max(2, getattr(config.architecture, "layer_groups", 1))
+    more = config.architecture.num_layers / few - 1
+
     # settings without influence on the size, replaced so that all variants and seeds of a study are counted once
     fixed = {"seed": 1, "encoding": "any", "optimizer": AdamW(learning_rate=1), "budget": params.Budget(steps=1)}
-    text = config.model_copy(update=fixed).model_dump_json()
-    few = max(2, getattr(config.architecture, "layer_groups", 1))
-    one, two = (_counted(text, vocab_size, layers) for layers in (few, 2 * few))
-    more = config.architecture.num_layers / few - 1
-    return Size(*(a + more * (b - a) for a, b in zip(one, two, strict=True)))
+    text = config.model_copy(update=fixed | {"trainer": params.Trainer()}).model_dump_json()
+
+    def counted(length: int) -> tuple[_Counts, _Counts]:
+        """Of the model, and of one of its layers."""
+        one, two = (_counted(text, vocab_size, layers, length) for layers in (few, 2 * few))
+        of_layer = _Counts(*((b - a) / few for a, b in zip(one, two, strict=True)))
+        return _Counts(*(a + more * few * b for a, b in zip(one, of_layer, strict=True))), of_layer
+
+    length = min(full_length, MAX_LENGTH)
+    whole, of_layer = counted(length)
+    activations, flops = whole.activations, whole.flops
+    if config.trainer.recompute:  # what layers read is kept; the head's activations are freed before those of a layer are computed again
+        beside = activations - config.architecture.num_layers * of_layer.activations
+        activations = whole.inputs + max(beside, of_layer.activations)
+    if full_length > length:
+        flops += (full_length - length) * (flops - counted(length // 2)[0].flops) / (length - length // 2)
+    # fused attention stores no matrices, so that activations grow with the length alone
+    return Size(whole.parameters, flops, activations * full_length / length, whole.largest)
 
 
 def on_meta(
-    config: params.Model, vocab_size: int, layers: int
-) -> tuple[LanguageModel, Objective, dict[str, nn.Module], int]:  # fmt: skip
-    """Build a model of so many layers without weights: the model, its objective with its networks, and the tokens of a row, which are
-    MAX_LENGTH at most."""
-    length = min(config.objective.row_length(config.architecture.max_length), MAX_LENGTH)
+    config: params.Model, vocab_size: int, layers: int, length: int
+) -> tuple[LanguageModel, Objective, dict[str, nn.Module]]:  # fmt: skip
+    """Build a model of so many layers without weights, and its objective with its networks, for rows of so many tokens."""
     settings = config.objective.with_row_length(length)
     architecture = config.architecture.model_copy(update={"num_layers": layers, "max_length": length})
     objective = objectives.build(settings, _DummyTokenizer(len(SPECIALS) + 1 + settings.sentinels(length)))
     with torch.device("meta"):
         model = store.build(architecture, _DummyTokenizer(vocab_size))
-        return model, objective, objective.networks(model), length
+        return model, objective, objective.networks(model)
+
+
+class _Counts(NamedTuple):
+    """What is counted of a model with some layers: the fields of `Size`, and the bytes that layers read of a sequence."""
+
+    parameters: float
+    flops: float
+    activations: float
+    largest: float
+    inputs: float
 
 
 @cache
-def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, float, float]:
-    """Return the fields of `Size` for so many layers; `text` is the config as JSON, which can be a key of the cache."""
+def _counted(text: str, vocab_size: int, layers: int, length: int) -> _Counts:
+    """Count a model with so many layers; `text` is the config as JSON, which can be a key of the cache."""
     config = params.Model.model_validate_json(text)
     saved: dict[int, int] = {}
+    inputs: dict[int, int] = {}
     flops = tokens = most_saved = 0.0
 
     def pack(tensor: Tensor) -> Tensor:
@@ -147,15 +175,21 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
             saved[storage._cdata] = storage.nbytes()
         return tensor
 
+    def read(_layer: nn.Module, values: tuple) -> None:
+        tensors = [value for value in tree_leaves(values) if isinstance(value, Tensor) and value.is_floating_point()]
+        inputs.update({tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in tensors})
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # arrays that are not writable, TF32
         try:
-            model, objective, networks, length = on_meta(config, vocab_size, layers)
+            model, objective, networks = on_meta(config, vocab_size, layers, length)
+            for layer in model.stacked():
+                layer.register_forward_pre_hook(read)
             parameters = [parameter for module in (model, *networks.values()) for parameter in module.parameters()]
             weights = {parameter.untyped_storage()._cdata for parameter in parameters}
             batches = objective.batches(text_of_rows(length, BATCH_SIZE), BATCH_SIZE, length, 0)
             for step, share in batches.representative_steps(tokens=1).items():
-                saved.clear()
+                saved.clear(), inputs.clear()
                 with exact_widths():
                     batch = batches[step]
                 hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
@@ -170,11 +204,10 @@ def _counted(text: str, vocab_size: int, layers: int) -> tuple[float, float, flo
         except RuntimeError as error:
             if "overflow" not in str(error):
                 raise
-            return TOO_MANY_PARAMETERS, 6 * TOO_MANY_PARAMETERS, 0.0, 0.0
+            return _Counts(TOO_MANY_PARAMETERS, 6 * TOO_MANY_PARAMETERS, 0.0, 0.0, 0.0)
     count = sum({id(parameter): parameter.numel() for parameter in parameters}.values())
     largest = max(parameter.numel() for parameter in parameters)
-    full_length = config.objective.row_length(config.architecture.max_length)
-    return count, flops / tokens, most_saved / BATCH_SIZE * full_length / length, 4.0 * largest
+    return _Counts(count, flops / tokens, most_saved / BATCH_SIZE, 4.0 * largest, sum(inputs.values()) / BATCH_SIZE)
 
 
 @dataclass(frozen=True)

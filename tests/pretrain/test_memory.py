@@ -7,6 +7,7 @@ import pytest
 from components import objectives, params
 from components.models import store
 from components.pretrain import sizing
+from components.pretrain.training import recompute_activations
 from components.text.tokenizer import SPECIALS
 from tests.conftest import tiny_params
 from tests.memory import peak_bytes
@@ -14,6 +15,7 @@ from tests.pretrain.test_device import PAIRS
 
 ROWS, VOCABULARY = 16, 4096
 SMALL, LARGE = (2, 128, 64), (3, 192, 128)
+RECOMPUTED = (6, 192, 128)
 """Layers, width, length."""
 CASES = [(name, SMALL) for name in PAIRS] + [(name, LARGE) for name in ("bert", "gpt", "t5", "deberta", "elmo")]
 
@@ -38,6 +40,8 @@ def allocated(config: params.Model) -> int:
     objective = objectives.build(config.objective, sizing._DummyTokenizer(len(SPECIALS) + 1 + config.objective.sentinels(length)))
     batches = objective.batches(sizing.text_of_rows(length, ROWS), ROWS, length, 0)
     model = store.build(config.architecture, sizing._DummyTokenizer(VOCABULARY)).train()
+    for layer in model.stacked() if config.trainer.recompute else ():
+        recompute_activations(layer)
     modules = [model, *objective.networks(model).values()]
     weights = {id(parameter): parameter.numel() for module in modules for parameter in module.parameters()}
 
@@ -52,6 +56,15 @@ def allocated(config: params.Model) -> int:
 @pytest.mark.parametrize(("name", "size"), CASES)
 def test_the_memory_of_a_step_is_foretold(name, size):
     """Within 15 %; 20 % for LSTMs, whose kernel has a workspace of its own."""
-    config = sized(name, *size)
+    agrees(sized(name, *size))
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "t5"])
+def test_the_memory_of_a_recomputed_step_is_foretold(name):
+    config = sized(name, *RECOMPUTED)
+    agrees(config.model_copy(update={"trainer": config.trainer.model_copy(update={"recompute": True})}))
+
+
+def agrees(config: params.Model) -> None:
     foretold = sizing.size(config, VOCABULARY).memory(ROWS, 1, "32-true")
     assert foretold == pytest.approx(allocated(config), rel=0.2 if config.architecture.name == "recurrent" else 0.15)

@@ -68,7 +68,7 @@ def test_a_compiler_keeps_what_only_joined_operations_use():
 def test_flops_are_those_that_are_counted_elsewhere():
     """But for attention, whose fused kernel computes its weights again for the backward pass."""
     config = gpt(num_layers=2)
-    [forward_and_backward, _, tokens] = roofline._recorded(config.model_dump_json(), 50304, 2, 4, True)
+    _, forward_and_backward, _, tokens = roofline._recorded(config.model_dump_json(), 50304, 2, 1024, 4, True)
     recorded = sum(operation.flops for operation in forward_and_backward) / tokens
     assert recorded == pytest.approx(sizing.size(config, 50304).flops, rel=0.05)
 
@@ -77,7 +77,7 @@ def test_flops_are_those_that_are_counted_elsewhere():
 def test_an_update_reads_and_writes_each_weight(optimizer):
     config = gpt().model_copy(update={"optimizer": params.Model.model_validate(
         gpt().model_dump() | {"optimizer": {"name": optimizer, "learning_rate": 1e-3}}).optimizer})  # fmt: skip
-    _, update, _ = roofline._recorded(config.model_dump_json(), 50304, 2, 4, True)
+    _, _, update, _ = roofline._recorded(config.model_dump_json(), 50304, 2, 1024, 4, True)
     moved, weights = sum(operation.bytes for operation in update), sizing.size(config.model_copy(update={
         "architecture": config.architecture.model_copy(update={"num_layers": 2})}), 50304).parameters  # fmt: skip
     if optimizer == "adamw":
@@ -99,6 +99,29 @@ def test_a_published_speed_is_predicted():
         gpt(compiled=False, num_layers=2, hidden_size=128, num_heads=2, intermediate_size=512), 2048, 1, 1, True, device
     )
     assert tiny.limit == "starts of kernels"
+
+
+def test_long_rows_are_extrapolated(monkeypatch):
+    """A token of 8,192 has more of attention's products than one of 2,048; so do its FLOPs."""
+    device, config = Device(1e14, 1e12, 1e-6), gpt(num_layers=2, max_length=1024)
+    exact, tokens = roofline.step(config, 2048, 2, 1, True, device)
+    flops = sizing.size(config, 2048).flops
+    monkeypatch.setattr(sizing, "MAX_LENGTH", 256)
+    extrapolated, as_many = roofline.step(config, 2048, 2, 1, True, device)
+    assert as_many == pytest.approx(tokens, rel=0.01) and extrapolated.starts == exact.starts
+    assert extrapolated.total(device) == pytest.approx(exact.total(device), rel=0.05)
+    assert sizing.size(config, 2048).flops == pytest.approx(flops, rel=0.01)
+
+
+def test_what_is_recomputed_takes_its_time():
+    """Once more the forward pass: a third more products, and a row has a tenth of the activations (Chen et al. 2016)."""
+    config, device = gpt(compiled=False), Device(1e14, 1e12, 1e-6)
+    again = config.model_copy(update={"trainer": config.trainer.model_copy(update={"recompute": True})})
+    plain, recomputed = (roofline.step(each, 2048, 2, 1, True, device)[0] for each in (config, again))
+    assert 1.2 < recomputed.products / plain.products < 1.35 and recomputed.memory > plain.memory
+    size, smaller = sizing.size(config, 2048), sizing.size(again, 2048)
+    assert smaller.flops == size.flops, "those of a budget in FLOPs"
+    assert smaller.activation_bytes < 0.25 * size.activation_bytes
 
 
 @pytest.mark.parametrize("pair", PAIRS)

@@ -30,6 +30,8 @@ class ObjectiveBlock(Block):
     """Whether its loss can't be compared with that of other objectives, whatever context the models see."""
     flops_batch_size: ClassVar[int | None] = 8
     """Sequences that FLOPs are counted on; None: a full batch, where the FLOPs per sequence depend on the batch size."""
+    reads_layers: ClassVar[bool] = False
+    """Whether it reads the model's layers by themselves, past `forward`, which `trainer.compile` compiles."""
     shares_weights: ClassVar[bool] = False
     """Whether its auxiliary networks share weights with the model."""
     samples_title: ClassVar[str]

@@ -289,6 +289,10 @@ class Model(Training):
                 "trainer.recompute and run.strategy fsdp need separate layers, which "
                 f"{self.architecture.name} does not have"
             )
+        if self.trainer.compile and self.objective.reads_layers:
+            raise ValueError(
+                f"trainer.compile has no effect: objective {self.objective.name} reads layers, which it leaves as they are; leave it out"
+            )
         self.check_phases("the architecture", self.architecture.max_length)
         for prompt in self.prompts:
             self.objective.check_prompt(prompt)

@@ -57,7 +57,7 @@ def rows(names: Collection[str], all_params: params.Params) -> list[list[str]]:
     for name, work in works.items():
         model, size = work.model, sizing.size(work.model, work.vocab_size)
         shards = work.devices if model.run.strategy == "fsdp" else 1
-        tokens = work.tokens(size.flops, model.batch_size * model.architecture.max_length)
+        tokens = work.tokens(size.flops, work.step_tokens)
         for label, card in CARDS.items():
             fixed = size.memory(0, shards, card.precision)
             fit = int((card.gib * 2**30 - RESERVED - fixed) / (size.memory(1, shards, card.precision) - fixed))

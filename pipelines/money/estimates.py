@@ -159,7 +159,7 @@ def _counted(work: trainings.Training, lefts: Mapping[str, dict]) -> Estimate:
     if work.model.budget.minutes and not work.tuning:
         seconds = START + 60 * work.model.budget.minutes * work.runs
     else:
-        tokens = work.tokens(size.flops, work.model.batch_size * work.model.architecture.max_length)
+        tokens = work.tokens(size.flops, work.step_tokens)
         speed = machine.peak * _share(machine.precision, lefts, size.flops) * work.devices
         seconds = (TUNING_START if work.tuning else START) + tokens * size.flops / speed
     sharded = work.devices if not work.tuning and work.model.run.strategy == "fsdp" else 1

@@ -74,6 +74,14 @@ class Training:
         return max([self.model.batch_size, *phases])
 
     @property
+    def step_tokens(self) -> float:
+        """Tokens of a step with full rows, on average over the phases."""
+        longest, phases = self.model.architecture.max_length, self.model.phases
+        of_phases = [(each.share, (each.batch_size or self.model.batch_size) * (each.max_length or longest)) for each in phases]
+        last = 1 - sum(share for share, _ in of_phases)
+        return sum(share * tokens for share, tokens in [*of_phases, (last, self.model.batch_size * longest)])
+
+    @property
     def shape(self) -> tuple:
         """Trainings of one shape take the same time for a token, and the same memory."""
         trainer = self.model.trainer

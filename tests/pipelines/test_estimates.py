@@ -85,6 +85,17 @@ def test_micro_batches_are_those_of_all_devices(empty):
     assert trainings.of("pretrain@bert", params.check(raw)).rows == 8
 
 
+def test_steps_of_phases_have_their_own_tokens(empty):
+    """Nine tenths of the steps at a quarter of the length (Devlin et al. 2019) read a third of the tokens."""
+    raw = tiny_params()
+    raw["models"]["bert"] |= {"budget": {"steps": 1000}, "batch_size": 16}
+    longest = params.check(raw).models["bert"].architecture.max_length
+    plain = trainings.of("pretrain@bert", params.check(raw)).step_tokens
+    raw["models"]["bert"]["phases"] = [{"share": 0.9, "max_length": longest // 4}]
+    shorter = trainings.of("pretrain@bert", params.check(raw)).step_tokens
+    assert plain == 16 * longest and shorter == pytest.approx((0.9 / 4 + 0.1) * plain)
+
+
 def test_cards_that_are_not_here():
     """BERT-base: activations as in a paper, more rows in more memory, an `accumulate` that divides the batch, a faster card sooner."""
     raw = YAML(typ="safe").load(ROOT / "params.yaml")

@@ -1,5 +1,6 @@
 """Pre-training: killed and resumed equals uninterrupted, two processes equal one, NaN stops, the optimizer's groups."""
 
+import contextlib
 import json
 import math
 import os
@@ -20,9 +21,11 @@ import psutil
 import pytest
 import torch
 from mlflow import MlflowClient
+from pydantic import ValidationError
 from ruamel.yaml import YAML
 from safetensors.torch import load_file
 from torch import nn
+from torch._dynamo.exc import Unsupported
 from torch._dynamo.testing import CompileCounter
 from torch.utils.data import DataLoader
 
@@ -35,7 +38,7 @@ from components.models import store
 from components.objectives.examples.phases import Phases
 from components.optimizers import factor, parameter_groups
 from components.optimizers.adamw.config import AdamW
-from components.pretrain import training
+from components.pretrain import sizing, training
 from components.pretrain.cost import training_flops
 from components.pretrain.data import ChunkDataset, PretrainData
 from components.pretrain.module import Pretraining
@@ -44,6 +47,7 @@ from components.pretrain.training import build_phases, recompute_activations
 from components.text import encode
 from tests.conftest import run_stage, tiny_params
 from tests.forks import Command
+from tests.pretrain.test_device import PAIRS
 
 
 def write_params(**changes) -> None:
@@ -382,6 +386,26 @@ def test_a_compiled_model_is_one_graph_of_any_shape(name, tokens, train_split):
         losses, _ = objective.losses(model, batches[step].tensors, None)
         sum(loss for loss, _ in losses.values()).backward()
     assert graphs.frame_count <= 3, "the first shape, any other, and where a window of steps begins"
+
+
+@pytest.mark.parametrize("pair", {pair[1]["name"]: pair for pair in PAIRS.values()}.values(), ids=lambda pair: pair[1]["name"])
+def test_compile_is_refused_where_it_has_no_effect(pair):
+    """A model whose `forward` an objective does not call stays as it is, without a word."""
+    torch._dynamo.reset()
+    raw = {**tiny_params()["models"]["gpt"], "architecture": pair[0], "objective": pair[1], "prompts": []}
+    block, graphs, tokens = params.Model.model_validate(raw), CompileCounter(), sizing._DummyTokenizer(200)
+    try:
+        params.Model.model_validate(raw | {"trainer": {"compile": True}})
+        refused = False
+    except ValidationError as error:
+        refused = "trainer.compile has no effect" in str(error)
+    objective, model = objectives.build(block.objective, tokens), store.build(block.architecture, tokens)
+    objective.networks(model)
+    batch = objective.batches(sizing.text_of_rows(32, 8), 8, block.architecture.max_length, seed=0)[0]
+    model.compile(backend=graphs, fullgraph=True)
+    with contextlib.suppress(Unsupported):  # recurrent layers: the training ends in one line
+        objective.losses(model, batch.tensors, None)
+        assert refused == (graphs.frame_count == 0)
 
 
 def test_a_model_that_cannot_be_compiled_is_one_line(project):

@@ -11,6 +11,7 @@ from components.objectives.examples.config import MaskedInputs
 class ReplacedTokens(MaskedInputs):
     """A small masked LM replaces masked tokens, and the model detects which tokens are replaced (ELECTRA, Clark et al. 2020)."""
 
+    reads_layers = True
     shares_weights = True
     samples_title = "tokens taken for replaced"
 

@@ -11,6 +11,7 @@ class QuickThoughts(ObjectiveBlock):
     trains = ("recurrent", "left_to_right", "both_sides")
     contrastive = True
     incomparable_loss = True
+    reads_layers = True
     flops_batch_size = None
     samples_title = "nearest sentences"
 

@@ -12,6 +12,7 @@ class SkipThoughts(ObjectiveBlock):
 
     trains = ("recurrent", "left_to_right", "both_sides")
     incomparable_loss = True
+    reads_layers = True
     flops_batch_size = None
     samples_title = "nearest sentences"
 

@@ -159,6 +159,11 @@ def prepare(all_params: params.Params, name: str, run: Run) -> dict:
             )
         if counts["other_order"]:
             print(f"{split}: {counts['other_order']:,} of {len(splits[split]):,} pairs are in train in the other order")
+        if task.splits[split].share is not None and (shared := of_known_first_text(splits["train"], splits[split])):
+            print(
+                f"{split}: {shared:,} of {len(splits[split]):,} pairs have a first text that is in train in another pair; "
+                "`table.group` keeps the rows of a column's value on one side"
+            )
     sizes = {split: len(examples) for split, examples in splits.items()}
     none = {split: unanswerable(task, examples) for split, examples in splits.items()}
     shown = (f"{split} {size:,}" + f" ({none[split]:,} without an answer)" * (none[split] > 0) for split, size in sizes.items())
@@ -261,6 +266,14 @@ def in_train(train: list[Example], examples: list[Example]) -> dict[str, int]:
     pairs = [normalised(example) for example in examples if example.text_b]
     counts["other_order"] = sum((b, a, *rest) in known and (a, b, *rest) not in known for a, b, *rest in pairs)
     return counts
+
+
+def of_known_first_text(train: list[Example], examples: list[Example]) -> int:
+    """Count the pairs of which train has the first text, but not the pair: a premise may stand in several."""
+    texts = {example.text_a for example in train}
+    pairs = {(example.text_a, example.text_b) for example in train}
+    pairs_here = [(example.text_a, example.text_b) for example in examples if example.text_b]
+    return sum(pair[0] in texts and pair not in pairs for pair in pairs_here)
 
 
 def write(

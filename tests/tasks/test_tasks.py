@@ -67,6 +67,20 @@ def test_examples_that_are_in_train_too_are_counted(prepare, capsys):
     assert out.count("test: 2 of 5 pairs are in train in the other order") == 1 and "dev: 0 of" not in out
 
 
+def test_premises_on_both_sides_of_a_split_are_counted(prepare, capsys):
+    """Rows of one premise are divided, unless a `group` keeps them together."""
+    lines = "a\tb\tlabel\n" + "".join(f"premise {i // 3}\thypothesis {i}\t{('no', 'yes')[i % 2]}\n" for i in range(90))
+    shares = {"train": {"source": files("train.tsv")}, "dev": {"share": 0.2}, "test": {"share": 0.2}}
+    splits = prepare({"train.tsv": lines}, **shares)
+    known = {row.text_a for row in splits["train"]}
+    shared, size = sum(row.text_a in known for row in splits["dev"]), len(splits["dev"])
+    out = capsys.readouterr().out
+    assert shared > 5 and f"dev: {shared} of {size} pairs have a first text that is in train in another pair" in out
+    splits = prepare({"train.tsv": lines}, **shares, table={**PAIRS, "group": "a"})
+    assert not {row.text_a for row in splits["train"]} & {row.text_a for row in splits["dev"]}
+    assert "first text" not in capsys.readouterr().out
+
+
 def test_a_pair_and_its_other_order_stay_on_one_side(prepare):
     rows = [f"one {i}\tother {i}\tyes\nother {i}\tone {i}\tno\n" for i in range(60)]
     splits = prepare({"train.tsv": "a\tb\tlabel\n" + "".join(rows)}, train={"source": files("train.tsv")},

@@ -36,24 +36,28 @@ from torch.utils._pytree import tree_map_only
 
 from components import objectives, params
 from components.models import store
-from tests.benchmarks.made import PIECES, made_text
+from components.pretrain import sizing
 from tests.pretrain.test_device import PAIRS
 
 MULTIPROCESSORS = {80: 108, 90: 132}
 SHARED_MEMORY = {80: 166_912, 90: 232_448}
 """Bytes of a block, at most."""
 CARD = torch.device("cuda:0")
+VOCABULARY = 2048
+REFUSED = {"electra", "quick-thoughts", "skip-thoughts", "ulmfit", "elmo", "gru"}
+"""Those that read layers, and recurrent ones: `trainer.compile` is refused."""
 
 
 def graphs(architecture: dict, objective: dict) -> list[tuple[fx.GraphModule, bool]]:
     """The graphs of a training step, and whether each is of the backward pass. Raises torch's error where the model is not one graph."""
     config = params.Model.model_validate({
         "encoding": "none", "architecture": architecture, "objective": objective, "optimizer": {"learning_rate": 1e-3},
-        "budget": {"steps": 1}, "batch_size": 8,
+        "budget": {"steps": 1}, "batch_size": 8, "trainer": {"compile": True},
     })  # fmt: skip
-    built, model = objectives.build(config.objective, PIECES), store.build(config.architecture, PIECES).train()
+    length, tokens = config.architecture.max_length, sizing._DummyTokenizer(VOCABULARY)
+    built, model = objectives.build(config.objective, tokens), store.build(config.architecture, tokens).train()
     built.networks(model)
-    batch, found = built.batches(made_text(20_000), 8, config.architecture.max_length, seed=1)[0], []
+    batch, found = built.batches(sizing.text_of_rows(length, 8), 8, length, seed=1)[0], []
 
     def keep(backward: bool):
         def compiler(graph: fx.GraphModule, _):
@@ -172,7 +176,7 @@ def main() -> None:
         print(f"{name}: {count} for sm_{given.capability}, {time.perf_counter() - began:.0f} s", flush=True)
     for name, problem in problems.items():
         print(f"{name}: {problem}")
-    raise SystemExit(1 if problems else 0)
+    raise SystemExit(1 if set(problems) - REFUSED else 0)
 
 
 if __name__ == "__main__":

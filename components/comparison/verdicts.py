@@ -189,7 +189,8 @@ def difference(a: Side, b: Side, noise: Pooled | None = None) -> Difference:
         of_runs = a.variance + b.variance
         terms = [(of_examples, blocks - 1)] + [(side.variance, side.runs - 1) for side in (a, b) if side.drawn and side.runs > 1]
     variance = sum(term for term, _ in terms)
-    if variance:
+    rounding = 1e-9 * max(1.0, abs(a.mean), abs(b.mean))
+    if not variance <= rounding**2:  # NaN, too
         degrees = freedom(terms)
         margin, p = student.ppf(1 - LEVEL / 2, degrees) * sqrt(variance), 2 * student.sf(abs(middle) / sqrt(variance), degrees)
     else:
@@ -211,13 +212,15 @@ def difference(a: Side, b: Side, noise: Pooled | None = None) -> Difference:
 def without_variance(middle: float, groups: int) -> tuple[float, float]:
     """Half the width of the interval, and p, where the difference is `middle` in each run and each of `groups` groups of examples.
 
-    A variance of 0 is an estimate, too: 5 of 5 right answers do not exclude a model that is wrong in a third of the cases. So the width is
-    the exact bound on the share of groups that differ (Clopper and Pearson 1934), for scores from 0 to 1, and p is the sign test's.
-    Where the sampling of examples is ignored, the interval has no width.
+    A variance of 0 is an estimate, too: 5 of 5 right answers do not exclude a model that is wrong in half of the cases. The share of groups
+    that differ from these has an exact upper bound (Clopper and Pearson 1934), and such a group moves the mean by 1 + |middle| at most, for
+    scores from 0 to 1. p is the level at which the interval would end at 0: where all groups differ by 1, that of the sign test. Where the
+    sampling of examples is ignored, the interval has no width.
     """
     if not groups:
         return 0.0, float(middle == 0)
-    return 1 - (LEVEL / 2) ** (1 / groups), min(1.0, 2 * 0.5**groups) if middle else 1.0
+    reach = 1 + abs(middle)
+    return reach * (1 - (LEVEL / 2) ** (1 / groups)), min(1.0, 2 * reach**-groups)
 
 
 def freedom(terms: Sequence[tuple[float, int]]) -> float:

@@ -16,7 +16,7 @@ class WithHeader(NamedTuple):
 
 
 def required_text(place: str, row: tables.Row, column: str) -> str:
-    """The text of a column. Raises SesameError where it is empty."""
+    """The text of a column without white space at its ends. Raises SesameError where it is empty."""
     if not (text := tables.text(place, row, column).strip()):
         raise SesameError(f"{place}: column {column!r} is empty; fill it, or leave the row out")
     return text

@@ -291,7 +291,8 @@ class Model(Training):
             )
         if self.trainer.compile and self.objective.reads_layers:
             raise ValueError(
-                f"trainer.compile has no effect: objective {self.objective.name} reads layers, which it leaves as they are; leave it out"
+                f"trainer.compile has no effect: objective {self.objective.name} reads the model's layers directly, and only the whole "
+                "model is compiled; leave compile out"
             )
         self.check_phases("the architecture", self.architecture.max_length)
         for prompt in self.prompts:

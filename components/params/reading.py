@@ -100,12 +100,12 @@ def check(raw: Any, file: str | Path = FILE, studies: Any = None) -> Params:
 
     Raises SesameError that lists every problem, one a line, each with its path.
     """
-    for file_, content in ((file, raw), (STUDIES, {} if studies is None else studies)):
+    for name, content in ((file, raw), (STUDIES, {} if studies is None else studies)):
         if not isinstance(content, dict):
             given = "nothing" if content is None else type(content).__name__
-            raise SesameError(f"{file_}: sections expected, as `seed: 1`, {given} found")
+            raise SesameError(f"{name}: sections expected, as `seed: 1`, {given} found")
         if (found := _odd(content)) is not None:
-            place, problem = _file_of(plain(found), content.get("studies") or (), (), file_)
+            place, problem = _file_of(plain(found), content.get("studies") or (), (), name)
             raise SesameError(f"{place}: {problem}")
     studies = studies or {}
     study_names = _names_of_studies(raw, studies, file)

@@ -52,17 +52,17 @@ class Operation(NamedTuple):
 
     name: str
     flops: float
-    reads: dict[int, int]
+    reads: dict[int, float]
     """Memory -> its bytes."""
-    writes: dict[int, int]
+    writes: dict[int, float]
 
     @property
-    def bytes(self) -> int:
-        return sum((self.reads | self.writes).values())
+    def bytes(self) -> float:
+        return sum(self.reads.values()) + sum(self.writes.values())
 
 
 class Times(NamedTuple):
-    """Seconds that a step would take if nothing but this took time."""
+    """The seconds of a step by what bounds its operations, and those of starting them."""
 
     products: float
     """Operations that are bound by FLOPs."""
@@ -104,35 +104,26 @@ class _Recorder(TorchDispatchMode):
         return result
 
     def _memory(self, value: object) -> dict[int, int]:
-        """Bytes of each memory; an expanded tensor has fewer than its shape says."""
-        found = {}
+        """Bytes of each memory. Several tensors may be parts of one; an expanded tensor has fewer bytes than its shape says."""
+        found: dict[int, int] = {}
         for tensor in tree_leaves(value):
             if isinstance(tensor, Tensor):
                 storage = tensor.untyped_storage()
                 self.kept.append(storage)
-                found[storage._cdata] = min(tensor.numel() * tensor.element_size(), storage.nbytes())
+                size = found.get(storage._cdata, 0) + tensor.numel() * tensor.element_size()
+                found[storage._cdata] = min(size, storage.nbytes())
         return found
 
 
 class _Autocast(TorchFunctionMode):
     """Casts as autocast does, which `meta` does not have, and attends by the fused kernels of a GPU."""
 
-    PRODUCTS = frozenset(
-        {
-            F.linear,
-            F.conv1d,
-            torch.matmul,
-            Tensor.matmul,
-            Tensor.__matmul__,
-            torch.bmm,
-            torch.einsum,
-            torch.lstm,
-            torch.gru,
-        }
-    )
-    FULL_PRECISION = frozenset(
-        {F.layer_norm, F.rms_norm, F.softmax, F.log_softmax, F.cross_entropy, Tensor.softmax, Tensor.log_softmax}
-    )
+    PRODUCTS = (
+        F.linear, F.conv1d, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, torch.einsum, torch.lstm, torch.gru,
+    )  # fmt: skip
+    FULL_PRECISION = (
+        F.layer_norm, F.rms_norm, F.softmax, F.log_softmax, F.cross_entropy, Tensor.softmax, Tensor.log_softmax,
+    )  # fmt: skip
 
     def __init__(self, low_precision: bool):
         super().__init__()
@@ -161,33 +152,48 @@ def step(
     few = max(2, getattr(config.architecture, "layer_groups", 1))
     more = config.architecture.num_layers / few - 1
 
-    def recorded(length: int) -> tuple[Times, Times, float]:
-        """The times of a micro-batch and of an update, and the tokens of the micro-batch."""
-        one, two = (_recorded(text, vocab_size, layers, length, rows, low_precision) for layers in (few, 2 * few))
-        of_parts = []
-        for some, twice in zip(one[:3], two[:3], strict=True):
-            a, b = times(some, device), times(twice, device)
-            of_layer = Times(*((y - x) / few for x, y in zip(a, b, strict=True)))
-            of_parts.append((Times(*(x + more * few * y for x, y in zip(a, of_layer, strict=True))), of_layer))
-        (_, forward_of_layer), (micro_batch, _), (update, _) = of_parts
-        again = config.architecture.num_layers if config.trainer.recompute else 0
-        return Times(*(x + again * y for x, y in zip(micro_batch, forward_of_layer, strict=True))), update, one[3]
-
     full_length = config.objective.row_length(config.architecture.max_length)
     length = min(full_length, sizing.MAX_LENGTH)
-    micro_batch, update, tokens = recorded(length)
-    if full_length > length:  # a constant for the weights, a share of the length, and attention's of its square
-        lengths = [length // 4, length // 2, length]
-        longer = np.polyfit(lengths, [*(recorded(shorter)[0] for shorter in lengths[:2]), micro_batch], 2)
-        products, memory, _ = np.polyval(longer, full_length)
-        micro_batch, tokens = Times(products, memory, micro_batch.starts), tokens * full_length / length
-    total = Times(*(micro_batches * a + b for a, b in zip(micro_batch, update, strict=True)))
-    return total, micro_batches * tokens
+
+    def recorded(layers: int) -> tuple[Times, Times, Times, float]:
+        """The times of the forward pass, of both passes, and of an update, and the tokens of the micro-batch."""
+        forward, both, update, tokens = _recorded(text, vocab_size, layers, length, rows, low_precision)
+        if full_length > length:
+            lengths = [length // 4, length // 2, length]
+            shorter = [_recorded(text, vocab_size, layers, each, rows, low_precision) for each in lengths[:2]]
+            forward = longer([shorter[0][0], shorter[1][0], forward], lengths, full_length)
+            both = longer([shorter[0][1], shorter[1][1], both], lengths, full_length)
+            tokens *= full_length / length
+        return times(forward, device), times(both, device), times(update, device), tokens
+
+    def all_layers(one: Times, two: Times) -> Times:
+        return Times(*(a + more * (b - a) for a, b in zip(one, two, strict=True)))
+
+    one, two = recorded(few), recorded(2 * few)
+    micro_batch, update = all_layers(one[1], two[1]), all_layers(one[2], two[2])
+    if config.trainer.recompute:  # the forward pass of the layers once more
+        again = config.architecture.num_layers / few
+        micro_batch = Times(*(x + again * (b - a) for x, a, b in zip(micro_batch, one[0], two[0], strict=True)))
+    return Times(*(micro_batches * a + b for a, b in zip(micro_batch, update, strict=True))), micro_batches * one[3]
+
+
+def longer(recorded: Sequence[Sequence[Operation]], lengths: Sequence[int], length: int) -> list[Operation]:
+    """Extrapolate operations of rows of three lengths, the longest one last. Each has a constant part, of weights, one that grows with the
+    length, and one that grows with its square, of attention. Recurrent models have more operations in longer rows: these grow all."""
+    *_, last = recorded
+    if len({len(operations) for operations in recorded}) > 1:
+        more = length / lengths[-1]
+        return [Operation(each.name, more * each.flops, {0: more * each.bytes}, {}) for each in last]
+    needs = [[(each.flops, each.bytes) for each in operations] for operations in recorded]
+    fitted = np.polyfit(lengths, np.array(needs, float).reshape(len(lengths), -1), 2)
+    grown = np.polyval(fitted, length).clip(0).reshape(-1, 2)
+    return [Operation(each.name, flops, {0: size}, {}) for each, (flops, size) in zip(last, grown.tolist(), strict=True)]
 
 
 def fused(operations: Sequence[Operation]) -> list[Operation]:
     """Join all operations between two products into one, as a compiler does at best: what only they use stays in registers."""
-    last_read = {memory: i for i, operation in enumerate(operations) for memory in operation.reads}
+    # a gradient that is added up in place is no read of it
+    last_read = {memory: i for i, each in enumerate(operations) for memory in each.reads.keys() - each.writes.keys()}
     joined, end = [], 0
     for product, run in groupby(operations, key=lambda operation: operation.flops > 0):
         some = list(run)
@@ -199,7 +205,7 @@ def fused(operations: Sequence[Operation]) -> list[Operation]:
         for operation in some:
             reads |= {memory: size for memory, size in operation.reads.items() if memory not in writes}
             writes |= operation.writes
-        # a gradient of a weight is read by none
+        # a gradient of a weight is read by none, and kept
         kept = {memory: size for memory, size in writes.items() if last_read.get(memory, end) >= end}
         joined.append(Operation("fused", 0, reads, kept))
     return joined
@@ -217,8 +223,8 @@ def times(operations: Sequence[Operation], device: Device) -> Times:
 def _recorded(
     text: str, vocab_size: int, layers: int, length: int, rows: int, low_precision: bool
 ) -> tuple[list[Operation], list[Operation], list[Operation], float]:  # fmt: skip
-    """Record the forward pass, both passes of a micro-batch, and an update, and count the tokens of the micro-batch; `text` is the config
-    as JSON."""
+    """Record the forward pass, both passes of a micro-batch, and an update, and count the tokens of the micro-batch. The first batch stands
+    for all. `text` is the config as JSON."""
     config = params.Model.model_validate_json(text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -251,20 +257,14 @@ def _update(config: params.Model, model: LanguageModel) -> list[Operation]:
 
 
 def _fused_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-) -> Tensor:
-    """Attend by the kernel that a GPU takes, which keeps no matrix of weights: with a mask the second one."""
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+) -> Tensor:  # fmt: skip
+    """Attend by the kernel that a GPU takes, which keeps no matrix of attention weights: with a mask the second one."""
     if attn_mask is None:
         return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal)[0]
     bias = torch.zeros_like(attn_mask, dtype=query.dtype).expand(*query.shape[:3], key.shape[2])
-    return torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, bias, True, dropout_p, is_causal)[
-        0
-    ]
+    by_mask = torch.ops.aten._scaled_dot_product_efficient_attention
+    return by_mask(query, key, value, bias, True, dropout_p, is_causal)[0]
 
 
 def _cast(arguments: tuple, dtype: torch.dtype) -> tuple:

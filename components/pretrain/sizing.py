@@ -27,8 +27,8 @@ from components.text.tokenizer import CLS, SEP, SPECIALS
 
 BATCH_SIZE = 8
 MAX_LENGTH = 2048
-"""Tokens of the longest sequence that is counted. Of longer ones a token needs what it needs in this one, and as much more for each further
-token as from half of it to all: attention looks at more, all else stays."""
+"""Tokens of the longest sequence that is counted. Longer ones are extrapolated: activations grow with the length, and the FLOPs of a token
+linearly with it, by the slope from half of this length to all of it, since only attention looks at more tokens."""
 TOO_MANY_PARAMETERS = 2.0**61
 """The least number of parameters of a model with a matrix of more bytes than torch can count."""
 
@@ -189,7 +189,8 @@ def _counted(text: str, vocab_size: int, layers: int, length: int) -> _Counts:
             weights = {parameter.untyped_storage()._cdata for parameter in parameters}
             batches = objective.batches(text_of_rows(length, BATCH_SIZE), BATCH_SIZE, length, 0)
             for step, share in batches.representative_steps(tokens=1).items():
-                saved.clear(), inputs.clear()
+                saved.clear()
+                inputs.clear()
                 with exact_widths():
                     batch = batches[step]
                 hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)

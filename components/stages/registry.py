@@ -22,7 +22,7 @@ def stages() -> dict[str, Stage]:
 
 
 def declared(stage: str) -> Stage:
-    """One by its name; without any use for a user's stage, which no folder declares."""
+    """A stage by its name. For a user's stage, which no folder declares, one that fetches, trains, scores and writes nothing."""
     return stages().get(stage, Stage(stage, lambda _: iter(()), ""))
 
 

@@ -220,8 +220,11 @@ def scored_by_all(all_params: params.Params, study: str, evaluation: str) -> Sco
     values = {key: np.array([table["score"] for table in tables], float) for key, tables in runs.items()}  # (runs, items)
     known = np.isfinite(np.concatenate([*values.values()])).all(0)
     if not known.any():
-        longer = f"each of {len(known):,} is longer than some variant reads"
-        raise SesameError(f"study {study}: no item of {evaluation} was scored by all variants ({longer}); give shorter ones")
+        left_out = f"each of {len(known):,} was left out by some variant, as items that are longer than it reads"
+        raise SesameError(
+            f"study {study}: no item of {evaluation} was scored by all variants ({left_out}); raise the variants' max_length, or take "
+            "another evaluation"
+        )
     first = next(iter(runs.values()))[0]
     weights = weights_among(first["weight"].to_numpy(float), first.get("stratum"), known)
     return Scored(first[known], weights, {key: scores[:, known] for key, scores in values.items()})

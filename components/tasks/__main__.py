@@ -160,10 +160,10 @@ def prepare(all_params: params.Params, name: str, run: Run) -> dict:
         if counts["other_order"]:
             print(f"{split}: {counts['other_order']:,} of {len(splits[split]):,} pairs are in train in the other order")
         if task.splits[split].share is not None and (shared := of_known_first_text(splits["train"], splits[split])):
-            print(
-                f"{split}: {shared:,} of {len(splits[split]):,} pairs have a first text that is in train in another pair; "
-                "`table.group` keeps the rows of a column's value on one side"
-            )
+            cure = "; `table.group` keeps the rows of a column's value on one side"
+            able = task.table and task.table.group is None and task.table.group_rows is None
+            count = f"{shared:,} of {len(splits[split]):,} pairs"
+            print(f"{split}: {count} have a first text that is in train in another pair{cure if able else ''}")
     sizes = {split: len(examples) for split, examples in splits.items()}
     none = {split: unanswerable(task, examples) for split, examples in splits.items()}
     shown = (f"{split} {size:,}" + f" ({none[split]:,} without an answer)" * (none[split] > 0) for split, size in sizes.items())

@@ -63,9 +63,15 @@ def behind(target: str) -> list[Recorded]:
     def recorded(name: str) -> Recorded:
         entry, (kind, _, of) = entries.get(name, {}), name.partition("@")
         read, settings = lockfile.hashes(entry, "deps"), resolve.file_of(kind, of or "all")
-        watched = read.pop(str(settings), None)  # none of a user's stage, of which `resolve` writes nothing
-        same = watched is None or (settings.exists() and watched == md5(settings.read_bytes()).hexdigest())
-        same &= all(written.get(path, read[path]) == read[path] for path in read)
+        watched, users = read.pop(str(settings), None), kind not in registry.stages()  # `resolve` writes nothing of a user's stage
+
+        def now(path: str) -> str:
+            """The md5 of a path that was read: of a user's stage also that of a script that no stage writes."""
+            edited = users and path not in written and Path(path).is_file()
+            return md5(Path(path).read_bytes()).hexdigest() if edited else written.get(path, read[path])
+
+        same = users or (settings.exists() and watched == md5(settings.read_bytes()).hexdigest())
+        same &= all(now(path) == read[path] for path in read)
         declared = registry.declared(kind)
         block = getattr(all_params, declared.section).get(of) if declared.fetches else None
         state = NEVER if not entry else CURRENT if same else CHANGED

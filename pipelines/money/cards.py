@@ -36,7 +36,7 @@ LAUNCH = 6e-6
 """Seconds in which torch starts an operation. None of these three has been measured here. With them the step of a compiled GPT-2 on an A100
 is predicted within a tenth of a published one (tests/pretrain/test_roofline.py)."""
 BACKWARD = 2 / 3
-"""Share of a micro-batch, that of its backward pass, during which gradients are exchanged; only what is left over takes time."""
+"""Share of a micro-batch, that of its backward pass, during which `ddp` exchanges gradients; only what is left over takes time."""
 COLUMNS = ["stage", "card", "rows that fit", "accumulate", "time", "bound by"]
 
 
@@ -73,17 +73,17 @@ def rows(names: Collection[str], all_params: params.Params) -> list[list[str]]:
                 model, work.vocab_size, rows_at_once, micro_batches, "bf16" in card.precision, device
             )
             computing = times.total(device)
-            waiting = (
-                exchange(size.parameters, work.devices, model.run.strategy, card) - computing / micro_batches * BACKWARD
-            )
+            sharded = model.run.strategy == "fsdp"
+            sent = exchange(size.parameters, work.devices, micro_batches if sharded else 0, card)
+            waiting = sent - (computing if sharded else computing / micro_batches * BACKWARD)
             seconds = tokens and tokens / (read * work.devices) * (computing + max(0, waiting))
-            limit = "exchange of gradients" if waiting > computing else times.limit
+            limit = "exchange of gradients" if waiting > max(times) else times.limit
             table.append([*shown, f"{least}", duration(seconds), limit])
     return table
 
 
-def exchange(parameters: float, devices: int, strategy: str, card: Card) -> float:
-    """Seconds in which cards exchange numbers of 32 bits in a ring. `ddp` sends each gradient twice. `fsdp` sends each weight for the
-    forward and for the backward pass, and each gradient once."""
-    sent = (3 if strategy == "fsdp" else 2) * (devices - 1) / devices * 4 * parameters
+def exchange(parameters: float, devices: int, sharded: int, card: Card) -> float:
+    """Seconds of a step in which cards exchange numbers of 32 bits in a ring. `ddp` sends each gradient twice, with the last micro-batch
+    (`sharded` is 0). `fsdp` sends in each of so many micro-batches each weight, for forward and backward pass, and each gradient."""
+    sent = (3 * sharded or 2) * (devices - 1) / devices * 4 * parameters
     return sent / (MEMORY * card.link * 1e9)

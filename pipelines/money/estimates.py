@@ -22,6 +22,8 @@ from pipelines.money import trainings
 
 START, TUNING_START = 25.0, 12.0
 """Seconds of a pre-training and of a fine-tuning that are not training: imports, validation, samples, writing."""
+RECOMPUTED = 4 / 3
+"""With `trainer.recompute`, for one without it: two of six FLOPs are the forward pass, which is computed twice."""
 SHARES = {"32-true": 0.5, "bf16-mixed": 0.04}
 """Share of the matmul peak where no past training has told its `peak_share`: that of the default's GPT, on CPUs without and with AMX."""
 SHARES_FLOPS, HIGHEST_SHARE = 4e6, 0.5
@@ -161,7 +163,8 @@ def _counted(work: trainings.Training, lefts: Mapping[str, dict]) -> Estimate:
     else:
         tokens = work.tokens(size.flops, work.step_tokens)
         speed = machine.peak * _share(machine.precision, lefts, size.flops) * work.devices
-        seconds = (TUNING_START if work.tuning else START) + tokens * size.flops / speed
+        again = RECOMPUTED if work.model.trainer.recompute and not work.tuning else 1
+        seconds = (TUNING_START if work.tuning else START) + tokens * size.flops * again / speed
     sharded = work.devices if not work.tuning and work.model.run.strategy == "fsdp" else 1
     memory = size.memory(work.rows, sharded, machine.precision) + (0 if machine.gpu_memory else RESIDENT)
     disk = 0 if work.tuning else (4 * work.runs + 12) * size.parameters

@@ -112,11 +112,14 @@ def test_unchanged_reaches_no_further_than_a_change(inside):
 
 def test_a_stage_of_the_users_own_is_traced_without_settings_and_code(inside):
     """Sesame does not declare it, so `resolve` writes nothing of it."""
-    inside.stages(DIAMOND)
+    (inside.path / "script.py").write_text("one")
+    inside.stages(DIAMOND.replace("cat a.out > score.out, deps: [a.out]", "cat a.out > score.out, deps: [a.out, script.py]"))
     subprocess.run([sys.executable, "-m", "dvc", "repro", "-q", "score"], check=True)
     assert [(stage.name, stage.state) for stage in trace.behind("score")] == [
         ("score", trace.CURRENT), ("train@a", trace.CURRENT), ("data", trace.CURRENT),
     ]  # fmt: skip
+    (inside.path / "script.py").write_text("two")
+    assert [stage.state for stage in trace.behind("score")] == [trace.CHANGED, trace.CURRENT, trace.CURRENT]
     done = CliRunner().invoke(cli.app, ["trace", "score"])
     assert done.exit_code == 0 and "wrote    score.out (" in done.output and "settings " not in done.output and "code " not in done.output
 

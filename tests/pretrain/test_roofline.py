@@ -40,6 +40,14 @@ def test_an_operation_moves_what_it_reads_and_writes():
     )
     assert (added.flops, added.bytes) == (0, 4 * (2 * 64 * 32 + 1)), "one number is read, however wide it is expanded"
     assert looked_up.bytes == 2 * 4 * 8 * 4, "not the table"
+    with torch.device("meta"):
+        query, key, value = torch.empty(3, 4, 8).unbind()
+    with roofline._Recorder() as recorder:
+        torch.stack([query, key, value])
+        query.add_(key)
+    stacked, in_place = recorder.operations
+    assert stacked.bytes == 2 * 4 * 96, "three parts of one memory"
+    assert in_place.bytes == 4 * 3 * 32, "two are read and one is written"
 
 
 def test_an_operation_takes_the_longer_of_two_times_and_a_gpu_waits_for_the_host():
@@ -63,6 +71,8 @@ def test_a_compiler_keeps_what_only_joined_operations_use():
     first, joined, second, last = roofline.fused(operations)
     assert (joined.reads, joined.writes) == ({2: 50}, {4: 50}) and first is operations[0] and second is operations[3]
     assert last.writes == {6: 1}, "a result that none reads is written"
+    [added] = roofline.fused([Operation("add_", 0, {1: 8, 2: 8}, {1: 8})])
+    assert added.writes == {1: 8}, "and so is a gradient that is added up"
 
 
 def test_flops_are_those_that_are_counted_elsewhere():
@@ -93,7 +103,7 @@ def test_a_published_speed_is_predicted():
     device = Device(cards.PRODUCTS * card.teraflops * 1e12, cards.MEMORY * card.gigabytes * 1e9, cards.LAUNCH)
     compiled, tokens = roofline.step(gpt(), 50304, 16, 1, True, device)
     plain, _ = roofline.step(gpt(compiled=False), 50304, 16, 1, True, device)
-    assert tokens == pytest.approx(16 * 1024, rel=0.01) and compiled.total(device) == pytest.approx(0.090, rel=0.15)
+    assert tokens == pytest.approx(16 * 1024, rel=0.01) and compiled.total(device) == pytest.approx(0.090, rel=0.1)
     assert plain.products == compiled.products and 2 < plain.memory / compiled.memory < 4
     tiny, _ = roofline.step(
         gpt(compiled=False, num_layers=2, hidden_size=128, num_heads=2, intermediate_size=512), 2048, 1, 1, True, device
@@ -109,6 +119,7 @@ def test_long_rows_are_extrapolated(monkeypatch):
     monkeypatch.setattr(sizing, "MAX_LENGTH", 256)
     extrapolated, as_many = roofline.step(config, 2048, 2, 1, True, device)
     assert as_many == pytest.approx(tokens, rel=0.01) and extrapolated.starts == exact.starts
+    assert extrapolated.products == pytest.approx(exact.products, rel=0.05) and extrapolated.limit == exact.limit
     assert extrapolated.total(device) == pytest.approx(exact.total(device), rel=0.05)
     assert sizing.size(config, 2048).flops == pytest.approx(flops, rel=0.01)
 

@@ -146,7 +146,10 @@ def test_examples_that_all_agree_do_not_exclude_another_one(size, judged):
     equal = difference(runs(True), runs(True))
     assert (equal.low, equal.high, equal.p) == pytest.approx((-bound, bound, 1))
     apart = difference(runs(True), runs(False))
-    assert apart.p == pytest.approx(stats.binomtest(size, size).pvalue) and apart.low == pytest.approx(1 - bound)
+    assert apart.p == pytest.approx(stats.binomtest(size, size).pvalue) and apart.low == pytest.approx(1 - 2 * bound)
+    assert (apart.p < 0.05) == (apart.low > 0)
+    by_little = difference(*(evaluations.side(np.full((3, size), score), np.ones(size)) for score in (0.7, 0.3)))
+    assert (by_little.p < 0.05) == (by_little.low > 0) == (size == 400), "though .4 has a variance by rounding"
     assert verdicts.verdicts([equal, apart]) == ["not beyond noise", "higher" if size == 400 else "not beyond noise"]
 
 

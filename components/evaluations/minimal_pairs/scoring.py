@@ -272,9 +272,9 @@ def _masked(
                 end += 1
             row[first + start : first + end] = [tokenizer.mask] * (end - start)
             rows.append(row)
-        inputs, lengths = padded(rows, device_of(model))
+        inputs, sizes = padded(rows, device_of(model))
         holes_at = torch.from_numpy(position[batch.start : batch.stop] + first).to(inputs.device)
-        hidden = holes.states(model, inputs, lengths, holes_at[:, None], tokenizer.mask)[:, 0]  # (rows, width)
+        hidden = holes.states(model, inputs, sizes, holes_at[:, None], tokenizer.mask)[:, 0]  # (rows, width)
         scores = log_likelihoods(model, hidden, torch.tensor(targets, device=hidden.device)).cpu().numpy()
         for i, score in zip(batch, scores, strict=True):
             values[sentence[i]][position[i]] = score

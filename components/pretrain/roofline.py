@@ -61,6 +61,17 @@ class Operation(NamedTuple):
         return sum(self.reads.values()) + sum(self.writes.values())
 
 
+class Recording(NamedTuple):
+    """What a micro-batch and an update of the weights do."""
+
+    forward: list[Operation]
+    both: list[Operation]
+    """Of the forward and the backward pass."""
+    update: list[Operation]
+    tokens: float
+    """Of the micro-batch."""
+
+
 class Times(NamedTuple):
     """The seconds of a step by what bounds its operations, and those of starting them."""
 
@@ -149,32 +160,32 @@ def step(
     `sizing.MAX_LENGTH` tokens.
     """
     text = config.model_copy(update={"seed": 1, "encoding": "any", "budget": params.Budget(steps=1)}).model_dump_json()
-    few = max(2, getattr(config.architecture, "layer_groups", 1))
+    few = sizing.few_layers(config)
     more = config.architecture.num_layers / few - 1
-
     full_length = config.objective.row_length(config.architecture.max_length)
     length = min(full_length, sizing.MAX_LENGTH)
 
-    def recorded(layers: int) -> tuple[Times, Times, Times, float]:
-        """The times of the forward pass, of both passes, and of an update, and the tokens of the micro-batch."""
-        forward, both, update, tokens = _recorded(text, vocab_size, layers, length, rows, low_precision)
-        if full_length > length:
-            lengths = [length // 4, length // 2, length]
-            shorter = [_recorded(text, vocab_size, layers, each, rows, low_precision) for each in lengths[:2]]
-            forward = longer([shorter[0][0], shorter[1][0], forward], lengths, full_length)
-            both = longer([shorter[0][1], shorter[1][1], both], lengths, full_length)
-            tokens *= full_length / length
-        return times(forward, device), times(both, device), times(update, device), tokens
+    def recorded(layers: int) -> Recording:
+        """The recording of so many layers, for rows of the full length."""
+        whole = _recorded(text, vocab_size, layers, length, rows, low_precision)
+        if full_length == length:
+            return whole
+        lengths = [length // 4, length // 2, length]
+        shorter = [_recorded(text, vocab_size, layers, each, rows, low_precision) for each in lengths[:2]]
+        forward = longer([*(each.forward for each in shorter), whole.forward], lengths, full_length)
+        both = longer([*(each.both for each in shorter), whole.both], lengths, full_length)
+        return Recording(forward, both, whole.update, whole.tokens * full_length / length)
 
-    def all_layers(one: Times, two: Times) -> Times:
-        return Times(*(a + more * (b - a) for a, b in zip(one, two, strict=True)))
+    def of_all_layers(one: Sequence[Operation], two: Sequence[Operation]) -> Times:
+        return Times(*(a + more * (b - a) for a, b in zip(times(one, device), times(two, device), strict=True)))
 
     one, two = recorded(few), recorded(2 * few)
-    micro_batch, update = all_layers(one[1], two[1]), all_layers(one[2], two[2])
+    micro_batch, update = of_all_layers(one.both, two.both), of_all_layers(one.update, two.update)
     if config.trainer.recompute:  # the forward pass of the layers once more
+        forward, deeper = times(one.forward, device), times(two.forward, device)
         again = config.architecture.num_layers / few
-        micro_batch = Times(*(x + again * (b - a) for x, a, b in zip(micro_batch, one[0], two[0], strict=True)))
-    return Times(*(micro_batches * a + b for a, b in zip(micro_batch, update, strict=True))), micro_batches * one[3]
+        micro_batch = Times(*(x + again * (b - a) for x, a, b in zip(micro_batch, forward, deeper, strict=True)))
+    return Times(*(micro_batches * a + b for a, b in zip(micro_batch, update, strict=True))), micro_batches * one.tokens
 
 
 def longer(recorded: Sequence[Sequence[Operation]], lengths: Sequence[int], length: int) -> list[Operation]:
@@ -220,11 +231,8 @@ def times(operations: Sequence[Operation], device: Device) -> Times:
 
 
 @cache
-def _recorded(
-    text: str, vocab_size: int, layers: int, length: int, rows: int, low_precision: bool
-) -> tuple[list[Operation], list[Operation], list[Operation], float]:  # fmt: skip
-    """Record the forward pass, both passes of a micro-batch, and an update, and count the tokens of the micro-batch. The first batch stands
-    for all. `text` is the config as JSON."""
+def _recorded(text: str, vocab_size: int, layers: int, length: int, rows: int, low_precision: bool) -> Recording:
+    """Record a micro-batch and an update. The first batch stands for all. `text` is the config as JSON, which can be a key of the cache."""
     config = params.Model.model_validate_json(text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -238,7 +246,7 @@ def _recorded(
             sum(loss for loss, _ in losses.values()).backward()
         model.zero_grad(set_to_none=True)
     join = fused if config.trainer.compile else list
-    return join(forward), join(recorder.operations), _update(config, model), batch.counts["tokens"]
+    return Recording(join(forward), join(recorder.operations), _update(config, model), batch.counts["tokens"])
 
 
 def _update(config: params.Model, model: LanguageModel) -> list[Operation]:

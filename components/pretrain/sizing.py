@@ -110,11 +110,10 @@ def text_of_rows(length: int, rows: int) -> Split:
 def size(config: params.Model, vocab_size: int) -> Size:
     """Estimate the requirements of a training, whether or not its text and tokenizer exist.
 
-    The layers are alike: models with a few layers and with twice as many are counted, and the rest is extrapolated. "A few" is
-    a number whose layer groups are as many as the model's.
+    The layers are alike: models with a few layers and with twice as many are counted, and the rest is extrapolated.
     """
     full_length = config.objective.row_length(config.architecture.max_length)
-    few = max(2, getattr(config.architecture, "layer_groups", 1))
+    few = few_layers(config)
     more = config.architecture.num_layers / few - 1
 
     # settings without influence on the size, replaced so that all variants and seeds of a study are counted once
@@ -137,6 +136,11 @@ def size(config: params.Model, vocab_size: int) -> Size:
         flops += (full_length - length) * (flops - counted(length // 2)[0].flops) / (length - length // 2)
     # fused attention stores no matrices, so that activations grow with the length alone
     return Size(whole.parameters, flops, activations * full_length / length, whole.largest)
+
+
+def few_layers(config: params.Model) -> int:
+    """Return a number of layers whose groups are as many as the model's; it and twice as many tell what a layer needs."""
+    return max(2, getattr(config.architecture, "layer_groups", 1))
 
 
 def on_meta(

@@ -73,17 +73,17 @@ def rows(names: Collection[str], all_params: params.Params) -> list[list[str]]:
                 model, work.vocab_size, rows_at_once, micro_batches, "bf16" in card.precision, device
             )
             computing = times.total(device)
-            sharded = model.run.strategy == "fsdp"
-            sent = exchange(size.parameters, work.devices, micro_batches if sharded else 0, card)
-            waiting = sent - (computing if sharded else computing / micro_batches * BACKWARD)
+            if model.run.strategy == "fsdp":  # in each micro-batch all weights, for both passes, and all gradients
+                waiting = exchange(size.parameters, work.devices, 3 * micro_batches, card) - computing
+            else:  # each gradient twice, during the last backward pass
+                hidden = computing / micro_batches * BACKWARD
+                waiting = exchange(size.parameters, work.devices, 2, card) - hidden
             seconds = tokens and tokens / (read * work.devices) * (computing + max(0, waiting))
             limit = "exchange of gradients" if waiting > max(times) else times.limit
             table.append([*shown, f"{least}", duration(seconds), limit])
     return table
 
 
-def exchange(parameters: float, devices: int, sharded: int, card: Card) -> float:
-    """Seconds of a step in which cards exchange numbers of 32 bits in a ring. `ddp` sends each gradient twice, with the last micro-batch
-    (`sharded` is 0). `fsdp` sends in each of so many micro-batches each weight, for forward and backward pass, and each gradient."""
-    sent = (3 * sharded or 2) * (devices - 1) / devices * 4 * parameters
-    return sent / (MEMORY * card.link * 1e9)
+def exchange(parameters: float, devices: int, times: int, card: Card) -> float:
+    """Seconds in which cards send so many numbers of 32 bits, each so many times, in a ring (Patarasuk and Yuan 2009)."""
+    return times * (devices - 1) / devices * 4 * parameters / (MEMORY * card.link * 1e9)

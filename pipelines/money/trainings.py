@@ -69,17 +69,19 @@ class Training:
     @property
     def batch(self) -> float:
         """Rows of a step of pre-training, of the phase that has most."""
-        longest = self.model.architecture.max_length
-        phases = [(phase.batch_size or self.model.batch_size) * (phase.max_length or longest) / longest for phase in self.model.phases]
-        return max([self.model.batch_size, *phases])
+        return max(rows for _, rows in self._phases)
 
     @property
     def step_tokens(self) -> float:
         """Tokens of a step with full rows, on average over the phases."""
-        longest, phases = self.model.architecture.max_length, self.model.phases
-        of_phases = [(each.share, (each.batch_size or self.model.batch_size) * (each.max_length or longest)) for each in phases]
-        last = 1 - sum(share for share, _ in of_phases)
-        return sum(share * tokens for share, tokens in [*of_phases, (last, self.model.batch_size * longest)])
+        return self.model.architecture.max_length * sum(share * rows for share, rows in self._phases)
+
+    @property
+    def _phases(self) -> list[tuple[float, float]]:
+        """The share of each phase in the budget, and the rows of its steps, in rows of the model's full length; the last one included."""
+        model, longest = self.model, self.model.architecture.max_length
+        phases = [(each.share, (each.batch_size or model.batch_size) * (each.max_length or longest) / longest) for each in model.phases]
+        return [*phases, (1 - sum(share for share, _ in phases), model.batch_size)]
 
     @property
     def shape(self) -> tuple:

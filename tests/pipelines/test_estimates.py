@@ -124,8 +124,8 @@ def test_cards_that_are_not_here():
 def test_cards_wait_for_what_they_exchange():
     """In a ring each card sends 2 (n - 1) / n of the gradients (Patarasuk and Yuan 2009)."""
     card = cards.CARDS["A100 80"]
-    assert cards.exchange(1e9, 8, 0, card) == pytest.approx(2 * 7 / 8 * 4e9 / (0.8 * 300e9))
-    assert cards.exchange(1e9, 1, 0, card) == 0 and cards.exchange(1e9, 8, 4, card) == pytest.approx(6 * cards.exchange(1e9, 8, 0, card))
+    assert cards.exchange(1e9, 8, 2, card) == pytest.approx(2 * 7 / 8 * 4e9 / (0.8 * 300e9))
+    assert cards.exchange(1e9, 1, 2, card) == 0 and cards.exchange(1e9, 8, 12, card) == pytest.approx(6 * cards.exchange(1e9, 8, 2, card))
     raw = YAML(typ="safe").load(ROOT / "params.yaml")
     raw["models"]["base"] = {
         "encoding": "english", "architecture": {"name": "encoder", "size": "base"}, "objective": {"name": "mlm", "next_sentence": False},

@@ -25,7 +25,7 @@ from components.params.sources import FilesSource, HubModelSource, PypiSource, U
 
 ARCHITECTURES = (
     "encoder", "decoder", "bilm", "deberta", "xlnet", "canine", "encoder_decoder", "recurrent", "recurrent_encoder_decoder",
-    "static", "long_encoder", "prefix_decoder",
+    "static", "long_encoder", "prefix_decoder", "patch_encoder",
 )  # fmt: skip
 """The families: folders of `components.models`. One more is one more folder, and its name here."""
 IMPORTED = tuple(name for name in ARCHITECTURES if Path(__file__).parents[1].joinpath("models", name, "hub.py").exists())

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from components.core.config import Address, Block, Count, Globs, PathOrAddress, Seed, Sha256
+from components.core.config import Added, Address, Block, Count, Globs, PathOrAddress, Seed, Sha256
 from components.core.errors import without_secrets
 
 
@@ -159,6 +159,15 @@ class ImagesSource(Block):
     """One channel or three."""
     levels: Annotated[int, Field(ge=2, le=16)] = 8
     """Of each channel; with `rgb` there are levels^3 colours."""
+    patch: Annotated[Annotated[int, Field(ge=2, le=64)] | None, Added(neutral=None)] = None
+    """The pixels of a square of this side are a word, and the text goes word by word, for `architecture: {name: patch_encoder}` and
+    for `whole_word` masks, which hide whole squares. null: each pixel is a word, line by line."""
+
+    @model_validator(mode="after")
+    def patches_fill_the_image(self):
+        if self.patch and self.side % self.patch:
+            raise ValueError(f"patch {self.patch} does not divide side {self.side}; take another of the two")
+        return self
 
     @model_validator(mode="after")
     def members_are_of_local_archives(self):

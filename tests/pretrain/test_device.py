@@ -43,6 +43,10 @@ PAIRS = {
     "longformer": (LONG | {"attention": "windows", "window": 4}, {"name": "mlm"}),
     "reformer": (LONG | {"attention": "hashes", "chunk": 8}, {"name": "mlm"}),
     "linear": (LONG | {"attention": "linear", "positions": "rotary"}, {"name": "mlm"}),
+    "vit": (
+        {"name": "patch_encoder", **SIZES, "patch_tokens": 5},
+        {"name": "mlm", "next_sentence": False, "whole_word": True},
+    ),
     "t5": (BOTH, {"name": "denoising"}),
     "ulmfit": ({"name": "recurrent", **RECURRENT}, {"name": "bptt"}),
     "quick-thoughts": ({"name": "recurrent", **RECURRENT}, {"name": "quick_thoughts"}),

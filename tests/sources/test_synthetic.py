@@ -137,6 +137,12 @@ def test_two_files_of_as_many_lines():
         list(synthetic.generate_pairs(source(pairs=60, operators=1)))
 
 
+def test_a_long_drawing_says_how_far_it_is(monkeypatch, capsys):
+    monkeypatch.setattr(synthetic, "SECONDS_PER_LINE", 0.0)
+    list(sources.open_files(source(pairs=5)))
+    assert "integrals of up to 3 operators, training: 3 of 5 problems\n" in capsys.readouterr().out
+
+
 def test_a_model_is_asked_and_its_answers_are_checked(project):
     raw = tiny_params()
     of = {"kind": "synthetic", "problem": "integrals", "operators": 2}

@@ -16,15 +16,19 @@ from components.text.sources.file import SourceFile
 
 FIRST = 0x4E00
 """Code point of the first colour: a Chinese character, each of which stands for a word where words are compared."""
+FIRST_OF_WORDS = 0xAC00
+"""The same where a word is a patch: a Korean syllable, several of which make a word."""
 
 
 def open_rows(source: params.ImagesSource) -> Iterator[tuple[str, dict[str, str]]]:
-    """`(place, {"pixels": text, "folder": name})` of each image: its pixels line by line from the top left, and the folder that it is in.
+    """`(place, {"pixels": text, "folder": name})` of each image: its pixels from the top left, line by line or patch by patch, and the
+    folder that it is in.
 
     Raises SesameError for a file that is no image of 8 bits a channel.
     """
     for file in _files(source):
-        yield file.name, {"pixels": written(_colours(file, source)), "folder": PurePosixPath(file.name).parent.name.rpartition(": ")[2]}
+        folder = PurePosixPath(file.name).parent.name.rpartition(": ")[2]
+        yield file.name, {"pixels": written(_colours(file, source), source), "folder": folder}
 
 
 def _files(source: params.ImagesSource) -> Iterator[SourceFile]:
@@ -61,9 +65,18 @@ def _colours(file: SourceFile, source: params.ImagesSource) -> np.ndarray:
     return levels @ source.levels ** np.arange(channels)[::-1]
 
 
-def written(colours: np.ndarray) -> str:
-    """The text of some pixels."""
-    return "".join(chr(FIRST + colour) for colour in colours.tolist())
+def written(colours: np.ndarray, source: params.ImagesSource) -> str:
+    """The text of an image's pixels, (side * side,)."""
+    if not source.patch:
+        return "".join(chr(FIRST + colour) for colour in colours.tolist())
+    return " ".join("".join(chr(FIRST_OF_WORDS + colour) for colour in patch) for patch in colours[_order(source)].tolist())
+
+
+def _order(source: params.ImagesSource) -> np.ndarray:
+    """(patches, pixels of a patch): which pixels, counted line by line, each patch has."""
+    patches = source.side // source.patch
+    lines = np.arange(source.side**2).reshape(patches, source.patch, patches, source.patch)
+    return lines.swapaxes(1, 2).reshape(patches**2, source.patch**2)
 
 
 def picture(text: str, source: params.ImagesSource) -> np.ndarray:
@@ -71,10 +84,10 @@ def picture(text: str, source: params.ImagesSource) -> np.ndarray:
 
     What is no pixel is left out; of a text that is too short the rest has colour 0. Each level is shown by its middle.
     """
-    channels = 1 if source.colours == "grey" else 3
-    known = [ord(character) - FIRST for character in text if 0 <= ord(character) - FIRST < source.levels**channels]
-    colours = np.zeros((source.side**2, 1), np.int64)
-    colours[: len(known), 0] = known[: len(colours)]
+    channels, first = 1 if source.colours == "grey" else 3, FIRST_OF_WORDS if source.patch else FIRST
+    known = [ord(character) - first for character in text if 0 <= ord(character) - first < source.levels**channels]
+    colours, order = np.zeros((source.side**2, 1), np.int64), _order(source).ravel() if source.patch else np.arange(source.side**2)
+    colours[order[: len(known)], 0] = known[: len(colours)]
     levels = colours // source.levels ** np.arange(channels)[::-1] % source.levels
     image = ((levels * 256 + 128) // source.levels).astype(np.uint8)
     return image.reshape(source.side, source.side, *([3] if channels == 3 else []))

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from importlib import import_module
 from io import BytesIO
+from time import monotonic
 from types import ModuleType
 
 import numpy as np
@@ -24,6 +25,8 @@ TRIES = 2000
 """Attempts in a row without a new problem before giving up: few operators give few problems."""
 ONE_IN = 10
 """One problem in so many is held out."""
+SECONDS_PER_LINE = 20.0
+"""How often it is said how many problems there are: sympy differentiates some 60 functions a second."""
 
 
 def load(problem: str) -> ModuleType:
@@ -33,7 +36,12 @@ def load(problem: str) -> ModuleType:
 
 def open_files(source: params.SyntheticSource) -> Iterator[SourceFile]:
     """Two parallel files, problems and solutions. Raise SesameError if there are too few problems."""
-    pairs = list(generate_pairs(source))
+    pairs, next_line = [], monotonic() + SECONDS_PER_LINE
+    for pair in generate_pairs(source):
+        pairs.append(pair)
+        if monotonic() > next_line:
+            print(f"{source.shown}: {len(pairs):,} of {source.pairs:,} problems", flush=True)
+            next_line = monotonic() + SECONDS_PER_LINE
     for name, side in (("problems", 0), ("solutions", 1)):
         content = "".join(f"{pair[side]}\n" for pair in pairs).encode()
         yield SourceFile(f"{source.shown}: {name}", lambda content=content: BytesIO(content))

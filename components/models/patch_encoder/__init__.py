@@ -1,0 +1,1 @@
+"""The Vision Transformer's encoder: `config` has the settings, `model` the network."""

@@ -69,15 +69,28 @@ def test_each_pixel_is_a_word(tmp_path):
     assert len(characters_apart(row["pixels"]).split()) == 4
 
 
-@pytest.mark.parametrize("colours", ["grey", "rgb"])
-def test_a_text_is_an_image_again(tmp_path, colours):
+def test_a_patch_is_a_word(tmp_path):
+    path = saved([[0, 64, 0, 0], [128, 192, 0, 0], [64, 64, 255, 255], [64, 64, 255, 0]], tmp_path / "a.png")
+    [(_, row)] = open_rows(source(path, side=4, levels=4, patch=2))
+    words = [[ord(character) - images.FIRST_OF_WORDS for character in word] for word in characters_apart(row["pixels"]).split()]
+    assert words == [[0, 1, 2, 3], [0, 0, 0, 0], [1, 1, 1, 1], [3, 3, 3, 0]]
+    with pytest.raises(ValidationError, match="patch 3 does not divide side 4; take another of the two"):
+        source(path, side=4, patch=3)
+
+
+@pytest.mark.parametrize(("colours", "patch"), [("grey", None), ("rgb", None), ("grey", 3), ("rgb", 2)])
+def test_a_text_is_an_image_again(tmp_path, colours, patch):
     values = np.random.default_rng(0).integers(0, 256, (6, 6, 3)).tolist()
-    own = source(saved(values, tmp_path / "a.png"), side=6, levels=16, colours=colours)
+    own = source(saved(values, tmp_path / "a.png"), side=6, levels=16, colours=colours, patch=patch)
     [(_, row)] = open_rows(own)
     shown = images.picture(row["pixels"], own)
     assert shown.shape == ((6, 6) if colours == "grey" else (6, 6, 3)) and shown.dtype == np.uint8
     wanted = np.asarray(Image.open(tmp_path / "a.png").convert("L" if colours == "grey" else "RGB"), dtype=int)
     assert np.abs(shown - wanted).max() <= 8, "half of a level"
+    if patch:  # the square is where it was
+        begun = images.picture(row["pixels"][: patch**2], own)
+        assert (begun[:patch, :patch] == shown[:patch, :patch]).all() and (begun[patch:] == 8).all()
+        return
     begun = images.picture(f"x {row['pixels'][:6]}", own)
     assert (begun[0] == shown[0]).all() and (begun[1:] == 8).all(), "what is no pixel is left out, the rest has the darkest level"
 

@@ -66,7 +66,7 @@ def test_each_of_the_evaluations_fits_the_projects_params(file, name):
     assert profiles.merge(name, data) == [f"params.yaml already contains all of {name}"]
 
 
-@pytest.mark.parametrize(("name", "data"), [("inverse_problems", None), ("shapes", None), ("translation_files", ".")])
+@pytest.mark.parametrize(("name", "data"), [("inverse_problems", None), ("integrals", None), ("shapes", None), ("translation_files", ".")])
 def test_each_of_the_problems_has_a_model_and_is_asked_of_it(file, name, data):
     before = params.load(file)
     profiles.merge(name, data)

@@ -1,0 +1,143 @@
+"""The encoder of patches: transformers' Vision Transformer, its cost, a training on images, patches that don't fit."""
+
+import json
+import re
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from ruamel.yaml import YAML
+from transformers import ViTConfig, ViTModel
+
+from components import objectives, params
+from components.core.errors import SesameError
+from components.core.flops import flop_counter
+from components.models import store
+from components.models.encoder.config import EncoderArchitecture
+from components.models.patch_encoder.config import PatchEncoderArchitecture
+from components.objectives.scoring import IGNORED
+from components.text import encode, tokenizer
+from tests.conftest import run_stage, tiny_params
+
+SIZES = {"num_layers": 2, "hidden_size": 32, "num_heads": 4, "intermediate_size": 48}
+BLANK = 5
+
+
+def build(tokens, **changes) -> torch.nn.Module:
+    torch.manual_seed(0)
+    settings = SIZES | {"max_length": 22, "patch_tokens": 5} | changes
+    return store.build(PatchEncoderArchitecture(name="patch_encoder", **settings), tokens).eval()
+
+
+@torch.no_grad()
+def test_it_is_the_vision_transformer(tokens):
+    """With one number for each colour, and 0 for all that is no pixel, it computes what transformers does with the image."""
+    theirs = ViTModel(
+        ViTConfig(
+            hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=4, patch_size=2, num_channels=1,
+            layer_norm_eps=1e-6,
+        ), add_pooling_layer=False,
+    ).eval()  # fmt: skip
+    weights, ours = {name: torch.randn_like(value) for name, value in theirs.state_dict().items()}, build(tokens, embedding_size=3)
+    theirs.load_state_dict(weights)
+    state = ours.state_dict()
+    state["token_embedding.weight"] = torch.zeros(tokens.vocab_size, 3)
+    state["token_embedding.weight"][BLANK + 1 :, 0] = torch.randn(tokens.vocab_size - BLANK - 1)
+    values, projection = state["token_embedding.weight"][:, 0], torch.zeros(32, 5, 3)
+    projection[:, 1:, 0] = weights["embeddings.patch_embeddings.projection.weight"].flatten(1)
+    bias = weights["embeddings.patch_embeddings.projection.bias"]
+    positions = weights["embeddings.position_embeddings"][0]
+    positions[0] += weights["embeddings.cls_token"][0, 0] - bias
+    state |= {"patch_projection.weight": projection.flatten(1), "patch_projection.bias": bias}
+    state["position_embedding.weight"] = torch.cat([positions, torch.zeros(1, 32)])  # theirs reads no [SEP]
+    for kind in ("weight", "bias"):
+        state[f"final_norm.{kind}"] = weights[f"layernorm.{kind}"]
+        for i in range(2):
+            block, layer = f"blocks.{i}", f"layers.{i}"
+            heads = [weights[f"{layer}.attention.{part}_proj.{kind}"] for part in "qkv"]
+            state[f"{block}.attention.query_key_value.{kind}"] = torch.cat(heads)
+            state[f"{block}.attention.output.{kind}"] = weights[f"{layer}.attention.o_proj.{kind}"]
+            state[f"{block}.attention_norm.{kind}"] = weights[f"{layer}.layernorm_before.{kind}"]
+            state[f"{block}.feed_forward.0.{kind}"] = weights[f"{layer}.mlp.fc1.{kind}"]
+            state[f"{block}.feed_forward.2.{kind}"] = weights[f"{layer}.mlp.fc2.{kind}"]
+            state[f"{block}.feed_forward_norm.{kind}"] = weights[f"{layer}.layernorm_after.{kind}"]
+    ours.load_state_dict(state)
+    image = torch.randint(BLANK + 1, tokens.vocab_size, (3, 4, 4))
+    patches = image.unflatten(2, (2, 2)).unflatten(1, (2, 2)).transpose(2, 3).reshape(3, 4, 4)
+    words = torch.cat([torch.full((3, 4, 1), BLANK), patches], 2).flatten(1)
+    ids = torch.cat([torch.full((3, 1), tokenizer.CLS), words], 1)
+    expected = theirs(values[image][:, None]).last_hidden_state
+    torch.testing.assert_close(ours._of_patches(ids, torch.full((3,), 21))[-1], expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(ours.top(ids, torch.full((3,), 21))[:, 0], expected[:, 0], atol=1e-4, rtol=1e-4)
+
+
+def test_it_costs_a_fraction_of_an_encoder_of_pixels(tokens):
+    """49 patches and [CLS] in place of 196 pixels."""
+
+    def flops(model: torch.nn.Module, length: int) -> int:
+        with flop_counter() as counter:
+            model.top(torch.full((1, length), BLANK), torch.tensor([length])).sum().backward()
+        return counter.get_total_flops()
+
+    pixels = store.build(EncoderArchitecture(name="encoder", **SIZES, max_length=198), tokens)
+    assert flops(build(tokens, max_length=247), 247) < 0.35 * flops(pixels, 198)
+
+
+def test_images_are_read_patch_by_patch(project):
+    """Through all stages: what is hidden are whole patches, and the training learns what is left of them."""
+    rng, buffer = np.random.default_rng(0), BytesIO()
+    with zipfile.ZipFile("raw/images.zip", "w") as archive:
+        for number in range(80):
+            buffer = BytesIO()
+            Image.fromarray(rng.integers(0, 256, (6, 6), np.uint8)).save(buffer, "PNG")
+            archive.writestr(f"{number % 2}/{number}.png", buffer.getvalue())
+    source = {
+        "kind": "images", "source": {"kind": "files", "paths": ["raw/images.zip"]}, "members": ["*/*.png"], "side": 6, "levels": 4,
+        "patch": 2,
+    }  # fmt: skip
+    raw = tiny_params(studies={})
+    raw["corpora"]["images"] = {
+        "language": "ko", "licence": "none", "parts": [{"source": source, "reader": {"format": "parquet", "column": "pixels"}}],
+        "cleaning": {"near_duplicates": None}, "splits": {"valid": 0.2, "test": 0},
+    }  # fmt: skip
+    raw["tokenizers"]["images"] = {
+        "kind": "characters", "corpus": "images", "vocab_size": 300, "byte_fallback": False, "character_coverage": 1.0,
+    }  # fmt: skip
+    raw["encodings"]["images"] = {"corpus": "images", "tokenizer": "images"}
+    raw["models"]["vit"] = raw["models"]["bert"] | {
+        "encoding": "images", "architecture": {"name": "patch_encoder", **SIZES, "max_length": 48, "patch_tokens": 5}, "prompts": [],
+        "objective": {"name": "mlm", "next_sentence": False, "whole_word": True, "mlm_probability": 0.5},
+    }  # fmt: skip
+    YAML().dump(raw, Path("params.yaml"))
+    stages = {"text.corpora": "images", "text.tokenizer": "images", "text.encode": "images", "pretrain": "vit"}
+    for module, name in stages.items():
+        done = run_stage(f"components.{module}", name)
+        assert done.returncode == 0, done.stderr
+    assert json.loads(Path("data/metrics/pretrain/vit.json").read_text())["steps"] == 12
+    tokens, checked = tokenizer.load(Path("data/encoded/images")), params.check(raw)
+    text, objective = encode.load(Path("data/encoded/images"), "train"), objectives.build(checked.models["vit"].objective, tokens)
+    batch = objective.batches(text, 4, 48, seed=1)[0].tensors
+    assert batch["lengths"].tolist() == [1 + 9 * 5 + 1] * 4, "a patch is a blank and its pixels"
+    hidden = torch.zeros(4, 46, dtype=torch.bool).scatter(1, batch["positions"], batch["labels"] != IGNORED)[:, 1:].unflatten(1, (9, 5))
+    assert (hidden.all(2) == hidden.any(2)).all() and hidden.any(2).sum(1).tolist() == [4] * 4
+
+
+@pytest.mark.parametrize(("patch", "reads", "said"), [(2, 4, "take 5"), (None, 5, "give the source a patch, e.g. 2, of 5 tokens")])
+def test_patches_of_another_size_are_refused(patch, reads, said):
+    raw = tiny_params(studies={})
+    raw["corpora"]["base"]["parts"] = [
+        {
+            "source": {"kind": "images", "source": {"kind": "files", "paths": ["a.png"]}, "patch": patch},
+            "reader": {"format": "parquet", "column": "pixels"},
+        }
+    ]
+    raw["encodings"]["images"] = {"corpus": "base", "tokenizer": "tiny"}
+    architecture = {"name": "patch_encoder", **SIZES, "max_length": 48, "patch_tokens": reads}
+    raw["models"]["bert"] |= {"encoding": "images", "architecture": architecture}
+    message = f"models.bert.architecture.patch_tokens: {reads} is not the size of a patch of corpora.base.parts[0].source; {said}"
+    with pytest.raises(SesameError, match=re.escape(message)):
+        params.check(raw)

@@ -33,6 +33,8 @@ class Written:
     """Missing files and the reasons."""
     replaced: dict[str, int]
     """Name in the zip -> number of invalid generated labels that were replaced by the first label."""
+    tasks: list[str]
+    """Whose predictions are in it."""
 
 
 def write(benchmark: str, model: str, seed: int | None = None, partial: bool = False, folder: str | Path = "data/submissions") -> Written:
@@ -57,7 +59,8 @@ def write(benchmark: str, model: str, seed: int | None = None, partial: bool = F
                 archive.writestr(member(benchmark, file), "".join(f"{line}\n" for line in content(benchmark, file, rows[file.name])))
         # validated before it is renamed: an invalid zip must not be there
         counts = validate(temporary, benchmark, files)
-    return Written(path, counts, absent, {name: count for name, count in replaced.items() if count})
+    used = list(dict.fromkeys(file.task for file in files))
+    return Written(path, counts, absent, {name: count for name, count in replaced.items() if count}, used)
 
 
 def _gather(submissions: tuple[Submission, ...], model: str, seed: int | None) -> tuple[dict[str, dict[Ids, object]], list[str], set[int]]:

@@ -125,6 +125,9 @@ def generate(
     if not masked and not writer.reads_source and any("[MASK]" in line for line in lines):
         raise SesameError(f"{model} goes on with a text and fills no [MASK]; leave it out, or name a model that reads both sides")
     sources = [writer.source(line) for line in lines]
+    if not masked and writer.cut:  # to stderr: what is written may go into a pipe
+        about = f"{writer.cut:,} of {len(lines):,} texts cut" if file else "the end of the text is cut off"
+        print(f"{about}: {model} reads {writer.model.max_length:,} tokens", file=sys.stderr)
     if len(sources) == 1 and not out and how != "beam":  # no token is revised later
         written = False
         for piece in writer.stream(sources[0], decoding):
@@ -237,6 +240,10 @@ def vectors(
     """
     from components.embeddings import interchange
     from pipelines import terminal
+    from pipelines.execution import graph
 
-    for path in interchange.export(params.load(), name, method, out):
+    all_params, stage = params.load(), f"align@{name}"
+    if name in all_params.alignments and graph.stale([stage]):  # its maps would turn vectors that they were not learnt for
+        raise SesameError(f"{stage} has not run with the current params, code and vectors; run `sesame run {stage}` first")
+    for path in interchange.export(all_params, name, method, out):
         terminal.say(str(path))

@@ -100,8 +100,7 @@ def compare(
         f"baseline@{task}" if side in all_params.baselines.methods else f"finetune@{side.partition(':')[0]}-{task}"
         for side in (a, b)
     ]  # fmt: skip
-    for stage in graph.stale(stages):
-        terminal.say(f"{stage} has not run with the current params and code, so the sides may differ in more: run it first", "yellow")
+    graph.say_stale(stages, "the sides may differ in more")
     terminal.say(
         f"{task} {split}, {metric} over {examples:,} examples, {runs}: {a} {difference.a:.3f}, {b} {difference.b:.3f}, "
         f"difference {difference.shown}: {verdict}"
@@ -142,12 +141,16 @@ def submit(
     """Write a model's predictions as the zip file that a leaderboard accepts, and check it."""
     from components.tasks import submission
     from pipelines import terminal
+    from pipelines.execution import graph
 
-    if not Path("data/scores", model).is_dir():
-        known = params.load().all_models
-        if model not in known:
-            raise SesameError(f"no model {model} in params.yaml (there are: {', '.join(known)})")
+    all_params = params.load()
+    if model not in (known := all_params.all_models):
+        raise SesameError(f"no model {model} in params.yaml (there are: {', '.join(known)})")
     written = submission.write(benchmark, model, seed, partial, out)
+    declared = [task for task in written.tasks if model in all_params.finetune.models and task in all_params.finetune.tasks]
+    graph.say_stale([f"finetune@{model}-{task}" for task in declared], "predictions are of an earlier model or recipe")
+    if others := [task for task in written.tasks if task not in declared]:
+        terminal.say(f"predictions of {', '.join(others)} are of other params: `finetune` does not tune {model} on them now", "yellow")
     terminal.table(["file", "predictions"], [[name, f"{rows:,}"] for name, rows in written.files.items()])
     for reason in written.absent:
         terminal.say(f"absent: {reason}")

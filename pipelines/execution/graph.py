@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, Valid
 from components.core.errors import SesameError
 from components.stages import registry, resolve
 from components.stages.outputs import committed_metrics, last_metrics, read_json
+from pipelines import terminal
 from pipelines.execution import lockfile
 from pipelines.execution.repository import RESOLVE, STUDIES, at_once, free_lock, opened, read_graph
 
@@ -306,6 +307,14 @@ def stale(names: Sequence[str]) -> list[str]:
     with at_once():
         now = states(plan(names))
     return [name for name in dict.fromkeys(names) if now[name] != "unchanged"]
+
+
+def say_stale(names: Sequence[str], so: str) -> None:
+    """Say which of these stages have results of other params, code or inputs than there are now, and what that means: `so`."""
+    if waiting := stale(names) if names else []:  # a plan of no stages is one of all
+        have, them = ("has", "it") if len(waiting) == 1 else ("have", "them")
+        some = terminal.some(waiting)
+        terminal.say(f"{some} {have} not run with the current params and code, so {so}: run {them} first", "yellow")
 
 
 def lock_entries() -> dict[str, dict]:

@@ -23,6 +23,7 @@ from components.finetune.stages import spread
 from components.stages import registry
 from components.stages.outputs import METRICS
 from pipelines import terminal
+from pipelines.execution import graph
 from pipelines.worktrees import checkout
 
 WORKSPACE = "workspace"
@@ -212,6 +213,12 @@ def interval(a: list[float | None], b: list[float | None]) -> tuple[float, float
 def show(name: str, other: str) -> None:
     """Print how an experiment differs from another; every difference is the first minus the second."""
     a, b = read(name), read(other)
+    for side in (a, b):
+        if side.name == WORKSPACE:  # edited params stand beside the figures of the last run
+            try:
+                graph.say_stale(["@".join(key) for key in side.metrics], f"figures of the {WORKSPACE} are of earlier ones")
+            except SesameError as error:
+                terminal.say(f"figures of the {WORKSPACE} may be of earlier params: {error}", "yellow")
     keys = sorted(a.params.keys() | b.params.keys())
     values = [(key, a.params.get(key, ABSENT), b.params.get(key, ABSENT)) for key in keys]
     rows = [[key, *_cells(ours, theirs)] for key, ours, theirs in values if ours != theirs]

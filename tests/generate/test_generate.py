@@ -344,6 +344,17 @@ def test_the_command_writes(translated, tmp_path):
     assert sesame(*drawn, "--seed", "7") == sesame(*drawn, "--seed", "7") != sesame(*drawn, "--seed", "8")
 
 
+def test_a_source_that_is_cut_is_said_to_be(translated):
+    """A translation of the first 48 tokens alone came without a word."""
+    long, short = "the dog sees the river . " * 12, "A man likes his letter at night ."
+    done = CliRunner().invoke(cli.app, ["generate", "back", long])
+    assert done.exit_code == 0 and done.stderr == "the end of the text is cut off: back reads 48 tokens\n"
+    Path("lines.txt").write_text(f"{long}\n{short}\n")
+    done = CliRunner().invoke(cli.app, ["generate", "back", "--file", "lines.txt"])
+    assert len(done.stdout.splitlines()) == 2 and done.stderr == "1 of 2 texts cut: back reads 48 tokens\n"
+    assert CliRunner().invoke(cli.app, ["generate", "back", short]).stderr == ""
+
+
 def test_an_empty_answer_is_said_to_be_one(translated):
     model, tokens = store.load(Path("data/models/gpt"))
     with torch.no_grad():

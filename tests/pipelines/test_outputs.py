@@ -15,6 +15,7 @@ from components.embeddings.space import Space, save
 from pipelines import cli
 from pipelines.cli.command import one_line_errors
 from tests.conftest import save_random, tiny_params
+from tests.pipelines.conftest import whole
 
 COMMANDS = {
     "generate": ["generate", "gpt", "a man"], "export": ["export", "gpt"], "vectors": ["vectors", "words"],
@@ -99,6 +100,24 @@ def test_a_model_is_not_compared_with_itself(project):
     YAML().dump(tiny_params(), Path("params.yaml"))
     done = CliRunner().invoke(cli.app, ["compare", "gpt", "gpt:pretrained", "same"])
     assert done.exit_code == 1 and "A and B are both gpt:pretrained; give two different models or baselines" in done.output
+
+
+def test_predictions_of_other_params_are_said_to_be(inside, capsys):
+    """They were submitted as valid after an edit of the recipe."""
+    raw = tiny_params(studies={})
+    raw["tasks"] = {"wnli": raw["tasks"]["same"]}
+    raw["finetune"]["tasks"], raw["mixes"]["tiny"]["tasks"] = ["wnli"], ["wnli"]
+    whole(inside, raw)
+    for folder in ("data/tasks/wnli", "data/scores/gpt/wnli"):
+        Path(folder).mkdir(parents=True)
+    rows = range(146)
+    Path("data/tasks/wnli/test.jsonl").write_text("".join(f'{{"id": "{i}", "text_a": "a", "text_b": "b", "label": null}}\n' for i in rows))
+    predicted = '"init": "pretrained", "seed": 1, "split": "test", "prediction": "entailment", "label": null'
+    Path("data/scores/gpt/wnli/predictions.jsonl").write_text("".join(f'{{{predicted}, "id": "{i}"}}\n' for i in rows))
+    done = CliRunner().invoke(cli.app, ["submit", "glue", "gpt", "--partial"])
+    assert done.exit_code == 0, done.output
+    stale = "finetune@gpt-wnli has not run with the current params and code, so predictions are of an earlier model or recipe: run it first"
+    assert stale in capsys.readouterr().out + done.output
 
 
 def test_ctrl_c_in_the_midst_of_an_import_is_no_traceback():

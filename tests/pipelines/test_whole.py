@@ -85,8 +85,13 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     assert before.count("train_examples: 60") == 1
     lab.write("params.yaml", before.replace("train_examples: 60", "train_examples: 50"))
     stale = lab.sesame("compare", "gpt", "majority", "same", "--split", "test")
-    assert all(f"{stage} has not run with the current params and code" in stale for stage in ("finetune@gpt-same", "baseline@same"))
+    assert "finetune@gpt-same, baseline@same have not run with the current params and code, so the sides may differ in more" in stale
+    edited = lab.sesame("exp", "diff", "workspace")
+    assert "finetune.train_examples" in edited and "scores that are the same" in edited
+    named = r"baseline@same, finetune@\S+ and \d+ more|finetune@\S+, finetune@\S+, baseline@same"
+    assert re.search(rf"({named}) have not run .* so figures of the workspace are of earlier ones: run them first", edited), edited
     lab.write("params.yaml", before)
+    assert "current params" not in lab.sesame("exp", "diff", "workspace")
     untrained = lab.sesame("compare", "gpt", "gpt:random", "same", "--split", "test")
     assert f"gpt:random {means['gpt', 'random']:.3f}, difference" in untrained
 
@@ -160,3 +165,11 @@ def test_from_raw_text_to_compared_models(many_stages, monkeypatch, tmp_path_fac
     assert "(estimated from past runs here)" in plan
     assert (lab.path / "data/report/scores.csv").exists()
     assert "report   does not show these figures yet" in lab.sesame("run", "pretrain@elmo")
+
+    # maps are for the vectors that they were learnt for, and no others
+    assert len(lab.sesame("vectors", "again").splitlines()) == 3
+    raw["vectors"]["two"]["seed"] = 3
+    write_params(lab, raw)
+    lab.sesame("run", "vectors@two")
+    refused = lab.sesame("vectors", "again", "--out", "maps", code=1)
+    assert "align@again has not run with the current params, code and vectors; run `sesame run align@again` first" in refused

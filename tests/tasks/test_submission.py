@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from components.core.errors import SesameError
 from components.tasks import submission
 from components.tasks.benchmarks import SUBMISSIONS, Submission
 from pipelines import cli
+from tests.conftest import tiny_params
 
 PREDICTED = {"stsb_glue": 5.25, "record": "the Söder Street", "rte": "not_entailment", "mnli": "neutral"}
 
@@ -170,8 +172,10 @@ def test_what_a_model_wrote_and_is_no_answer_is_counted(small):
     assert written.replaced == {"CB": 1} and [row["label"] for row in map(json.loads, contents(written.path)["CB.jsonl"])] == [
         "neutral", "entailment", "entailment",
     ]  # fmt: skip
+    YAML().dump(tiny_params(), Path("params.yaml"))
     done = CliRunner().invoke(cli.app, ["submit", "superglue", "bert"])
     assert done.exit_code == 0 and "CB: 1 answers of the model are not a label" in done.output, done.output
+    assert "predictions of cb, wic are of other params: `finetune` does not tune bert on them now" in done.output
 
 
 def test_seeds(small):

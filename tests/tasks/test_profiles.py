@@ -89,14 +89,17 @@ def test_each_of_the_spaces_is_of_text_that_the_profile_brings(file, name, secti
     assert profiles.merge(name, ".") == [f"params.yaml already contains all of {name}"]
 
 
-def test_images_need_no_more_than_a_source(file):
+@pytest.mark.parametrize(
+    ("name", "models"), [("images_files", ["image_gpt", "image_bert"]), ("patches_files", ["patch_bert", "patch_bert_long"])]
+)
+def test_images_need_no_more_than_a_source(file, name, models):
     """A model of pixels is any model of text; the recipes of the default's models stay, which the studies need."""
     before = params.load(file)
-    changes = profiles.merge("images_files", ".")
+    changes = profiles.merge(name, ".")
     checked = params.load(file)
-    recipes = before.finetune.recipes | {name: checked.finetune.recipes[name] for name in ("image_gpt", "image_bert")}
-    assert checked.finetune.recipes == recipes and "finetune.recipes.image_gpt: added" in changes
-    assert profiles.merge("images_files", ".") == ["params.yaml already contains all of images_files"]
+    recipes = before.finetune.recipes | {model: checked.finetune.recipes[model] for model in models}
+    assert checked.finetune.recipes == recipes and f"finetune.recipes.{models[0]}: added" in changes
+    assert profiles.merge(name, ".") == [f"params.yaml already contains all of {name}"]
 
 
 def test_entries_are_replaced_whole(file):

@@ -17,6 +17,7 @@ from components.report.readme_results import (
     captions,
     diagnostics,
     digits,
+    inverse_problems,
     probes,
     published_pairs,
     ranking,
@@ -200,7 +201,7 @@ TABLES = {
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
     "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes,
     "sentence_probes": sentence_probes, "attention": attention, "rates": rates, "warmup": warmup,
-    "attention_cost": attention_cost, "babylm": babylm, "digits": digits, "captions": captions,
+    "attention_cost": attention_cost, "babylm": babylm, "digits": digits, "captions": captions, "inverse_problems": inverse_problems,
     "recipe_trials": recipe_trials, "ranking": ranking,
 }  # fmt: skip
 

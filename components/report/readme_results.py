@@ -25,6 +25,16 @@ def digits() -> str:
     return table(["", "pre-trained", "random weights", "no model"], body)
 
 
+def inverse_problems() -> str:
+    """The share of problems that any of a model's first answers solves, by how the answers are searched."""
+    counts = ("1", "2", "4", "8", "16")
+    body = [
+        [row["problem"], row["search"], *(f"{float(row[f'of_{count}']):.3f}" if row[f"of_{count}"] else "" for count in counts)]
+        for row in rows("inverse_problems", RESULTS)
+    ]  # fmt: skip
+    return table(["problem", "answers", *(f"of {count}" for count in counts)], body)
+
+
 def captions() -> str:
     """True captions of pictures of shapes, of known combinations and of new ones, by the number of shapes."""
     by_part: dict[str, dict[str, dict[str, str]]] = {}

@@ -29,7 +29,8 @@ TESTS = {
     "contexts": "tests/spaces/test_contexts.py", "time": "tests/spaces/test_time_and_groups.py",
     "encoder_decoder": "tests/models/test_encoder_decoder.py", "source_target": "tests/objectives/test_source_target.py",
     "recurrent_encoder_decoder": "tests/models/test_recurrent_encoder_decoder.py",
-    "prefix_decoder": "tests/models/test_prefix_decoder.py",
+    "prefix_decoder": "tests/models/test_prefix_decoder.py", "patch_encoder": "tests/models/test_patch_encoder.py",
+    "images": "tests/sources/test_images.py", "outputs": "tests/pipelines/test_outputs.py",
     "generate": "tests/generate/test_generate.py", "recurrent": "tests/models/test_recurrent.py",
     "sentences": "tests/objectives/test_sentences.py", "studies": "tests/studies/test_studies.py",
     "in_words": "tests/finetune/test_in_words.py", "filling": "tests/generate/test_filling.py",
@@ -52,7 +53,7 @@ def named(area: str, *names: str) -> str:
 
 
 TWO_STACKS, TWO_HUB = "components/models/encoder_decoder/model.py", "components/models/encoder_decoder/hub.py"
-PREFIX_DECODER = "components/models/prefix_decoder/model.py"
+PREFIX_DECODER, PATCHES = "components/models/prefix_decoder/model.py", "components/models/patch_encoder/model.py"
 DENOISING, SIDES = "components/objectives/denoising/batches.py", "components/objectives/examples/source_target.py"
 SEARCH, WRITING, NOVELTY = "components/generate/search.py", "components/generate/writing.py", "components/generate/novelty.py"
 CLEANING, CLM = "components/text/corpora/cleaning.py", "components/objectives/clm/objective.py"
@@ -402,6 +403,15 @@ MISTAKES = [
     Mistake("padding of a prefix is read", PREFIX_DECODER, "allowed & real[:, None] |", "allowed |", named("prefix_decoder")),
     Mistake("a prefix has the positions of its padding", PREFIX_DECODER, "- (source - lengths)[:, None]).clamp(min=0)\n\n    def visible",
             ").expand(len(lengths), -1)\n\n    def visible", named("prefix_decoder")),
+    Mistake("patches of padding are read", PATCHES, "patches = 1 + (lengths - 2 + patch) // patch", "patches = 2 + lengths // patch",
+            named("patch_encoder")),
+    Mistake("the first pixel is in the patch of [CLS]", PATCHES, "pad(ids, (patch - 1, room)", "pad(ids, (0, room + patch - 1)",
+            named("patch_encoder")),
+    Mistake("patches column by column", "components/text/sources/images.py", "lines.swapaxes(1, 2)", "lines.transpose(2, 0, 1, 3)",
+            named("images")),
+    Mistake("predictions of an earlier recipe are submitted in silence", "pipelines/cli/results.py",
+            'graph.say_stale([f"finetune@{model}-{task}" for task in declared],', 'graph.say_stale([],',
+            named("outputs", "test_predictions_of_other_params_are_said_to_be")),
     Mistake("no scale for T5's queries", TWO_HUB, "** (power / 2)", "** 0", named("encoder_decoder")),
     Mistake("the halves of a gated layer exchanged", TWO_HUB,
             '(("wi_0", "wi_1"), value', '(("wi_1", "wi_0"), value', named("encoder_decoder")),

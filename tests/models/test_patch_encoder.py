@@ -87,6 +87,17 @@ def test_it_costs_a_fraction_of_an_encoder_of_pixels(tokens):
     assert flops(build(tokens, max_length=247), 247) < 0.35 * flops(pixels, 198)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("length", [1, 2, 6, 7, 11, 12])
+def test_patches_of_padding_are_not_read(tokens, length):
+    """Also where a text ends with its patch."""
+    model, ids = build(tokens), torch.randint(5, tokens.vocab_size, (1, 22))
+    alone = model.layers(ids[:, :length], torch.tensor([length]))
+    padded = model.layers(ids.clone().index_fill_(1, torch.arange(length, 22), tokenizer.PAD), torch.tensor([length]))
+    for one, other in zip(alone, padded, strict=True):
+        torch.testing.assert_close(one, other[:, :length])
+
+
 def test_images_are_read_patch_by_patch(project):
     """Through all stages: what is hidden are whole patches, and the training learns what is left of them."""
     rng, buffer = np.random.default_rng(0), BytesIO()

@@ -11,15 +11,14 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from components.core.config import MODELS, Block
-from components.models.patch_encoder.config import PatchEncoderArchitecture
 from components.params.derived import Derived
 from components.params.evaluations import Evaluation
 from components.params.generation import Generation
 from components.params.messages import first
 from components.params.models import Model, Objective, Training
+from components.params.patch_fits import images_fit, patches_fit
 from components.params.recipe_fits import reads_otherwise, recipe_fits, task_fits
 from components.params.recipes import Recipe
-from components.params.sources import ImagesSource
 from components.params.studies import LOSS, Study
 from components.params.tasks import Task
 from components.params.text import Tokenizer
@@ -144,6 +143,8 @@ def _tasks_fit(p: Params, uses: Collection[Use]) -> None:
         recipes[key] = use.recipe
         for name in p.tasks.keys() & use.tasks:
             task_fits(use.place, name, p.tasks[name], use.recipe)
+            if architecture := use.model and p.architecture(use.model):
+                images_fit(use.place, use.model, architecture, use.recipe.max_length, name, p.tasks[name])
             kinds[key].add(p.tasks[name].kind)
     for key, of_tasks in kinds.items():  # a recipe may be for several tasks, of which one at least has classes
         if idle := recipes[key].idle(of_tasks):
@@ -213,22 +214,8 @@ def _text_fits(p: Params, place: str, model: Model) -> None:
             f"{place}: architecture {model.architecture.name} reads characters, and tokenizers.{name} is of "
             f"kind {tokenizer.kind}; take kind: characters"
         )
-    if isinstance(model.architecture, PatchEncoderArchitecture):
-        _patches_fit(p, place, model)
+    patches_fit(p, place, model, tokenizer)
     _has_sentinels(p, place, model, model.objective)
-
-
-def _patches_fit(p: Params, place: str, model: Model) -> None:
-    """Raises ValueError where the patches of a model are not those of its images: each would have pixels of two of them."""
-    encoding, reads = p.encodings.get(model.encoding), model.architecture.patch_tokens
-    corpus = p.corpora.get(encoding.corpus) if encoding else None
-    for number, part in enumerate(corpus.parts if corpus else ()):
-        if isinstance(part.source, ImagesSource) and reads != (size := (part.source.patch or 0) ** 2 + 1):
-            to_do = f"take {size}" if part.source.patch else "give the source a patch, e.g. 2, of 5 tokens"
-            raise ValueError(
-                f"{place}.architecture.patch_tokens: {reads} is not the size of a patch of "
-                f"corpora.{encoding.corpus}.parts[{number}].source; {to_do}"
-            )
 
 
 def _has_sentinels(p: Params, place: str, model: Model, objective: Objective) -> None:

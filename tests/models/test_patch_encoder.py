@@ -137,18 +137,68 @@ def test_images_are_read_patch_by_patch(project):
     assert (hidden.all(2) == hidden.any(2)).all() and hidden.any(2).sum(1).tolist() == [4] * 4
 
 
-@pytest.mark.parametrize(("patch", "reads", "said"), [(2, 4, "take 5"), (None, 5, "give the source a patch, e.g. 2, of 5 tokens")])
-def test_patches_of_another_size_are_refused(patch, reads, said):
+def of_images(**changes) -> dict:
+    """Params of a model of patches, its images, and a task over some."""
+    source = {"kind": "images", "source": {"kind": "files", "paths": ["a.png"]}, "side": 6, "patch": 2}
     raw = tiny_params(studies={})
-    raw["corpora"]["base"]["parts"] = [
-        {
-            "source": {"kind": "images", "source": {"kind": "files", "paths": ["a.png"]}, "patch": patch},
-            "reader": {"format": "parquet", "column": "pixels"},
-        }
-    ]
-    raw["encodings"]["images"] = {"corpus": "base", "tokenizer": "tiny"}
-    architecture = {"name": "patch_encoder", **SIZES, "max_length": 48, "patch_tokens": reads}
-    raw["models"]["bert"] |= {"encoding": "images", "architecture": architecture}
-    message = f"models.bert.architecture.patch_tokens: {reads} is not the size of a patch of corpora.base.parts[0].source; {said}"
-    with pytest.raises(SesameError, match=re.escape(message)):
+    raw["corpora"]["images"] = raw["corpora"]["base"] | {"parts": [{"source": source, "reader": {"format": "parquet", "column": "pixels"}}]}
+    characters = {"kind": "characters", "corpus": "images", "vocab_size": 300, "byte_fallback": False, "character_coverage": 1.0}
+    raw["tokenizers"]["images"] = characters
+    raw["encodings"]["images"] = {"corpus": "images", "tokenizer": "images"}
+    raw["models"]["bert"] |= {
+        "encoding": "images", "architecture": {"name": "patch_encoder", **SIZES, "max_length": 47, "patch_tokens": 5}, "prompts": [],
+        "objective": {"name": "mlm", "next_sentence": False},
+    }  # fmt: skip
+    raw["tasks"]["digits"] = raw["tasks"]["same"] | {
+        "train": {"source": dict(source)}, "table": {"format": "parquet", "text_a": "pixels", "label": "folder"},
+    }  # fmt: skip
+    raw["finetune"] |= {"models": ["bert"], "tasks": ["digits"]}
+    raw["finetune"]["recipes"]["bert"]["max_length"] = 47
+    return raw
+
+
+PLACE, IMAGES = "models.bert.architecture", "corpora.images.parts[0].source"
+RECIPE, TASK = "finetune.recipes.bert", "tasks.digits.train.source"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (
+            "models bert architecture patch_tokens", 4,
+            f"{PLACE}: patch_tokens 4 is not the size of a patch of {IMAGES}; take patch_tokens: 5",
+        ),
+        (
+            "corpora images parts 0 source patch", None,
+            f"{PLACE}: patch_tokens 5 is not the size of a patch of {IMAGES}; give the source a patch, e.g. 2, of 5 tokens",
+        ),
+        ("models bert architecture max_length", 46, f"{PLACE}: max_length 46 cuts the images of {IMAGES}, which have 47 tokens; take 47"),
+        ("models bert objective next_sentence", True, "models.bert.objective reads pairs, and architecture patch_encoder one image"),
+        ("tokenizers images byte_fallback", True, "models.bert: architecture patch_encoder needs one token for each pixel"),
+        ("tokenizers images character_coverage", 0.9995, "give tokenizers.images kind: characters, byte_fallback: false and character_"),
+        ("tasks digits train source patch", 3, f"{RECIPE}: patch_tokens 5 is not the size of a patch of {TASK}; take patch_tokens: 10"),
+        ("finetune recipes bert max_length", 32, f"{RECIPE}: max_length 32 cuts the images of {TASK}, which have 47 tokens; take 47"),
+        ("tasks digits table text_b", "other", f"{RECIPE}: digits has pairs, and bert reads one image (architecture patch_encoder)"),
+    ],
+)  # fmt: skip
+def test_what_would_mix_two_patches_is_refused(path, value, said):
+    """A pixel of three bytes, a cut image, a task with other patches: all that followed had pixels of two patches, without a word."""
+    raw = of_images()
+    params.check(raw)
+    *keys, last = path.split()
+    block = raw
+    for key in keys:
+        block = block[int(key) if key.isdigit() else key]
+    block[last] = value
+    with pytest.raises(SesameError, match=re.escape(said)):
+        params.check(raw)
+
+
+def test_patches_of_a_mix_are_checked_too():
+    raw = of_images()
+    raw["mixes"]["more"] = {"corpus": "images", "tasks": ["digits"]}
+    raw["encodings"]["images"]["corpus"] = "more"
+    params.check(raw)
+    raw["tasks"]["digits"]["train"] = {"source": raw["tasks"]["digits"]["train"]["source"] | {"patch": 3}}
+    with pytest.raises(SesameError, match=rf"{PLACE}: patch_tokens 5 is not the size of a patch of {TASK}"):
         params.check(raw)

@@ -334,6 +334,10 @@ SPLIT = {"source": files("pairs.tsv")}
         ),
         ({**SEARCH, "table": {**RELEVANT, "group": None}}, "tasks.same: metric mrr of train needs a group in its table"),
         ({**SEARCH, "table": RELEVANT, "range": [-1, 1]}, "tasks.same: metric mrr of train ranks by labels of 0 or more; give"),
+        (
+            {**SEARCH, "table": RELEVANT, "range": [1, 4]},
+            "tasks.same: metric mrr of train takes 0 for irrelevant, and range begins at 1; take ndcg",
+        ),
         ({"table": {**PAIRS, "group": "a", "group_rows": 2}}, "tasks.same.table: give either group or group_rows"),
         ({"table": {**PAIRS, "group": PAIRS["label"]}}, f"tasks.same.table: group and label are both column {PAIRS['label']!r}"),
         ({"table": {**PAIRS, "label_names": {"1": "maybe"}}}, "tasks.same: label_names of train give maybe, not among labels"),

@@ -14,9 +14,10 @@ from pydantic import TypeAdapter
 from torch.nn.functional import cross_entropy
 
 from components import notebook, params
-from components.core import tracking
+from components.core import frames, tracking
 from components.core.errors import SesameError
 from components.models import store
+from components.studies.milestones import GROUPS
 from components.text.tokenizer import MASK
 from tests.conftest import away, save_random, tiny_params
 
@@ -172,3 +173,15 @@ def test_two_long_parameters_stay_two():
     one, other = (str([f"data/part-{i}.txt" for i in (*range(400), last)]) for last in (1, 2))
     assert tracking.shortened(one) != tracking.shortened(other) and max(map(len, map(tracking.shortened, (one, other)))) <= 6000
     assert tracking.shortened("short") == "short"
+
+
+def test_names_that_become_equal_stay_two():
+    """MLflow takes no brackets, and kept the figure of the last of them alone."""
+    assert tracking.apart(map(tracking.accepted, ["a (b)", "a [b]", "a_b", "a (b)"])) == ["a _b_", "a _b__", "a_b", "a _b___"]
+
+
+@pytest.mark.parametrize("column", ["variant", "stratum", *GROUPS])
+def test_names_that_look_like_numbers_stay_two(tmp_path, column):
+    """Paradigms 1.1 and 1.10 were one in a study's table, and weighted as one."""
+    (tmp_path / "items.csv").write_text(f"{column},score\n1.1,1\n1.10,0\n015,1\nNA,1\n")
+    assert frames.read_csv(tmp_path / "items.csv")[column].tolist() == ["1.1", "1.10", "015", "NA"]

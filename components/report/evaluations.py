@@ -38,7 +38,8 @@ def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
         else:
             overall.append(rows[-1])
         references |= measured.get("references", {})
-        rows += [about | {"group": group, **figures} for group, figures in measured["groups"].items()]
+        named = {f"{group} (a group)" if group == EVERYTHING else group: figures for group, figures in measured["groups"].items()}
+        rows += [about | {"group": group, **figures} for group, figures in named.items()]
     words = verdicts.beyond_noise([(row["difference"], row["p"]) for row in overall])
     for row, word in zip(overall, words, strict=True):
         row["verdict"] = word

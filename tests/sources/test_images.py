@@ -103,8 +103,21 @@ def test_images_of_an_archive(tmp_path):
             archive.writestr(name, buffer.getvalue())
     rows = list(open_rows(source(tmp_path / "all.zip", members=["train/*/*.png"])))
     assert [row["folder"] for _, row in rows] == ["1", "2"] and rows[0][0].endswith("all.zip: train/1/a.png")
+    with zipfile.ZipFile(tmp_path / "all: new.zip", "w") as archive:  # the names of breeds were the labels of cats and dogs alike
+        archive.writestr("cat: persian/a.png", buffer.getvalue())
+        archive.writestr("deep/dog: persian/b.png", buffer.getvalue())
+    named = list(open_rows(source(tmp_path / "all: new.zip", members=["*.png", "*/*.png", "*/*/*.png"])))
+    assert sorted(row["folder"] for _, row in named) == ["cat: persian", "dog: persian"]
     with pytest.raises(SesameError, match=r"all\.zip: nothing in it matches 'train/\*\.jpg'"):
         list(open_rows(source(tmp_path / "all.zip", members=["train/*.jpg"])))
+
+
+def test_pages_that_are_not_read_are_counted(tmp_path, capsys):
+    first, second = Image.new("L", (4, 4), 0), Image.new("L", (4, 4), 255)
+    first.save(tmp_path / "a.tif", save_all=True, append_images=[second, second])
+    assert pixels(tmp_path / "a.tif", side=2) == [0] * 4
+    assert capsys.readouterr().out == f"images of {tmp_path}/a.tif: 1 files have several pages or frames, of which the first is read\n"
+    assert pixels(saved([[0, 0], [0, 0]], tmp_path / "b.png"), side=2) == [0] * 4 and capsys.readouterr().out == ""
 
 
 def test_what_is_no_image_of_8_bits_is_a_line(tmp_path):

@@ -1,6 +1,7 @@
 """Images as rows of text, a character for each pixel, so that every model of text reads and writes them (Chen et al. 2020, *Generative
 Pretraining from Pixels*, section 3.1: images are made small, and their colours few)."""
 
+import re
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -24,28 +25,41 @@ def open_rows(source: params.ImagesSource) -> Iterator[tuple[str, dict[str, str]
     """`(place, {"pixels": text, "folder": name})` of each image: its pixels from the top left, line by line or patch by patch, and the
     folder that it is in.
 
-    Raises SesameError for a file that is no image of 8 bits a channel.
+    Of a file with several pages or frames the first is read, and such files are counted. Raises SesameError for a file that is no image of
+    8 bits a channel.
     """
-    for file in _files(source):
-        folder = PurePosixPath(file.name).parent.name.rpartition(": ")[2]
-        yield file.name, {"pixels": written(_colours(file, source), source), "folder": folder}
+    several = 0
+    for file, path in _files(source):
+        colours, pages = _colours(file, source)
+        several += pages > 1
+        yield file.name, {"pixels": written(colours, source), "folder": path.parent.name}
+    if several:
+        print(f"{source.shown}: {several:,} files have several pages or frames, of which the first is read", flush=True)
 
 
-def _files(source: params.ImagesSource) -> Iterator[SourceFile]:
+def _files(source: params.ImagesSource) -> Iterator[tuple[SourceFile, PurePosixPath]]:
+    """Each image file, and its path, in an archive or not."""
     for file in sources.open_files(source.source):
         if source.members:
-            yield from open_members(Path(file.name), source.members)
+            yield from ((member, _in_archive(member.name)) for member in open_members(Path(file.name), source.members))
         else:
-            yield file
+            yield file, _in_archive(file.name) if source.source.kind in ("pypi", "url") else PurePosixPath(file.name)
 
 
-def _colours(file: SourceFile, source: params.ImagesSource) -> np.ndarray:
-    """(side * side,), integers: the colour of each pixel of an image."""
+def _in_archive(name: str) -> PurePosixPath:
+    """The path of a member, named `outer.zip: inner.tar: folder/file`; a folder may have a colon in its name, too."""
+    archives = re.match(r".*\.(?:zip|tar|tar\.\w+|tgz): ", name)
+    return PurePosixPath(name[archives.end() :] if archives else name.partition(": ")[2] or name)
+
+
+def _colours(file: SourceFile, source: params.ImagesSource) -> tuple[np.ndarray, int]:
+    """The colour of each pixel of an image, (side * side,) integers, and the number of its pages or frames."""
     channels = 1 if source.colours == "grey" else 3
     with file.open() as stream:
         stored = BytesIO(stream.read())
     try:
         with Image.open(stored) as image:
+            pages = getattr(image, "n_frames", 1)
             if image.mode.startswith(("I", "F")):  # Pillow would cut values off at 255
                 raise SesameError(f"{file.name}: more than 8 bits a pixel ({image.mode}); save it with 8")
             image = ImageOps.exif_transpose(image)  # a photo is stored as the camera was held, with a tag that says how
@@ -62,7 +76,7 @@ def _colours(file: SourceFile, source: params.ImagesSource) -> np.ndarray:
     except (Image.DecompressionBombError, OSError, ValueError, SyntaxError) as error:
         raise SesameError(f"{file.name}: a damaged image, or too large: {one_line(error)}; leave it out, or save it anew") from None
     levels = values * source.levels // 256
-    return levels @ source.levels ** np.arange(channels)[::-1]
+    return levels @ source.levels ** np.arange(channels)[::-1], pages
 
 
 def written(colours: np.ndarray, source: params.ImagesSource) -> str:

@@ -317,12 +317,18 @@ def digit(model: str, init: str) -> str:
     return spread(find("digits", RESULTS, model=model, init=init))
 
 
+def solved(problem: str, search: str, count: str) -> str:
+    """The share of inverse problems that any of so many answers solves: `0.930`."""
+    [row] = [row for row in rows("inverse_problems", RESULTS) if row["problem"].startswith(problem) and row["search"] == search]
+    return f"{float(row[count]):.3f}"
+
+
 FIGURES = {
     "finding": finding, "varied": varied, "effect": effect,
     "probed": probed, "attended": attended,
     "right": right, "score": score, "gain": gain, "learning": learning, "calibration": calibration, "precision": precision,
     "unseen": unseen, "less_first": less_first, "moved": moved, "novel": novel, "spent": spent,
-    "digits": digit, "metric": metric,
+    "digits": digit, "metric": metric, "solved": solved,
 }  # fmt: skip
 
 

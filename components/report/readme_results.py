@@ -20,9 +20,11 @@ def digits() -> str:
     names = {"pixels": "logistic regression over pixels in their places", "logistic_regression": "logistic regression over counts of greys"}
     by_model: dict[str, dict[str, str]] = {}
     for row in rows("digits", RESULTS):
-        by_model.setdefault(names.get(row["model"], row["model"].replace("_", " ")), {})[row["init"]] = spread(row)
-    body = [[model, *(scores.get(init, "–") for init in ("pretrained", "random", "baseline"))] for model, scores in by_model.items()]
-    return table(["", "pre-trained", "random weights", "no model"], body)
+        cells = by_model.setdefault(names.get(row["model"], row["model"].replace("_", " ")), {})
+        cells[row["init"]] = spread(row)
+        cells["flops"] = f"{float(row['flops']) / 1e12:.1f}" if row["flops"] else "–"
+    body = [[model, *(cells.get(key, "–") for key in ("flops", "pretrained", "random", "baseline"))] for model, cells in by_model.items()]
+    return table(["", "FLOPs, 1e12", "pre-trained", "random weights", "no model"], body)
 
 
 def inverse_problems() -> str:

@@ -317,6 +317,11 @@ def digit(model: str, init: str) -> str:
     return spread(find("digits", RESULTS, model=model, init=init))
 
 
+def predicted(study: str) -> str:
+    """What a ladder's fit said of the variants that it did not see, and how it would divide ten times the compute."""
+    return re.search(r"the rest predicted: (.*?tokens)\.", read_json(REPORT / f"studies/{study}.json")["reading"])[1]
+
+
 def solved(problem: str, search: str, count: str) -> str:
     """The share of inverse problems that any of so many answers solves: `0.930`."""
     [row] = [row for row in rows("inverse_problems", RESULTS) if row["problem"].startswith(problem) and row["search"] == search]
@@ -328,7 +333,7 @@ FIGURES = {
     "probed": probed, "attended": attended,
     "right": right, "score": score, "gain": gain, "learning": learning, "calibration": calibration, "precision": precision,
     "unseen": unseen, "less_first": less_first, "moved": moved, "novel": novel, "spent": spent,
-    "digits": digit, "metric": metric, "solved": solved,
+    "digits": digit, "metric": metric, "solved": solved, "predicted": predicted,
 }  # fmt: skip
 
 

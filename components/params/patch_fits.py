@@ -22,6 +22,8 @@ def patches_fit(p: Params, place: str, model: Model, tokenizer: Tokenizer | None
         return
     if getattr(model.objective, "paired", False):
         raise ValueError(f"{place}.objective reads pairs, and architecture patch_encoder one image; set next_sentence: false")
+    if getattr(model.objective, "inputs", None) == "full_sentences":  # the next image would begin within a patch
+        raise ValueError(f"{place}.objective.inputs: full_sentences puts several images into a row; leave inputs out")
     for where, source in _images(p, encoding.corpus):
         _image_fits(f"{place}.architecture", architecture, architecture.max_length, where, source)
         if tokenizer and not (

@@ -174,6 +174,7 @@ RECIPE, TASK = "finetune.recipes.bert", "tasks.digits.train.source"
         ),
         ("models bert architecture max_length", 46, f"{PLACE}: max_length 46 cuts the images of {IMAGES}, which have 47 tokens; take 47"),
         ("models bert objective next_sentence", True, "models.bert.objective reads pairs, and architecture patch_encoder one image"),
+        ("models bert objective inputs", "full_sentences", "models.bert.objective.inputs: full_sentences puts several images into a row"),
         ("tokenizers images byte_fallback", True, "models.bert: architecture patch_encoder needs one token for each pixel"),
         ("tokenizers images character_coverage", 0.9995, "give tokenizers.images kind: characters, byte_fallback: false and character_"),
         ("tasks digits train source patch", 3, f"{RECIPE}: patch_tokens 5 is not the size of a patch of {TASK}; take patch_tokens: 10"),

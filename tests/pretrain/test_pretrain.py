@@ -159,7 +159,12 @@ def test_dropout_is_drawn_anew_in_every_step_and_the_same_again(tokens, train_sp
 
 
 @pytest.mark.parametrize(
-    ("name", "strategy", "objective"), [("bert", "ddp", {"next_sentence": False}), ("elmo", "ddp", {}), ("gpt", "fsdp", {})]
+    ("name", "strategy", "objective"),
+    [
+        pytest.param("bert", "ddp", {"next_sentence": False}, marks=pytest.mark.long, id="bert-ddp"),
+        pytest.param("elmo", "ddp", {}, id="elmo-ddp"),
+        pytest.param("gpt", "fsdp", {}, id="gpt-fsdp"),
+    ],
 )
 def test_two_processes_equal_one(project, start, name, strategy, objective):
     """Over gloo they share out the micro-batches, under FSDP the weights, too: the single process's losses and weights, dropout on, and
@@ -370,7 +375,7 @@ def test_the_final_loss_is_that_of_the_whole_validation_text(project):
     assert 0.2 < metrics["nsp_from_b_alone"] < 0.8, "chance, on a few dozens of pairs"
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt", "deberta"])
+@pytest.mark.parametrize("name", ["bert", "gpt", pytest.param("deberta", marks=pytest.mark.long)])
 def test_a_compiled_model_is_one_graph_of_any_shape(name, tokens, train_split):
     """Nothing in it asks for a value, and three epochs of rows of all lengths need three graphs."""
     torch._dynamo.reset()
@@ -431,10 +436,11 @@ def test_a_model_that_cannot_be_compiled_is_one_line(project):
         ),
         ({"next_sentence": False, "span_probability": 0.2, "span_boundary": True}, {"type_vocab_size": 1}, {"boundary_loss", "perplexity"}),
         ({}, {"name": "deberta", "position_buckets": 8}, {"nsp_loss", "perplexity"}),
-        (
+        pytest.param(
             {"name": "electra", "generator_size": 1, "generator_layers": 0.5},
             {"name": "deberta", "shared_projections": True},
             {"detector_accuracy", "perplexity"},
+            marks=pytest.mark.long,
         ),
     ],
     ids=["electra", "albert", "spanbert", "deberta", "deberta_v3"],

@@ -5,10 +5,11 @@ from pathlib import Path
 import pandas as pd
 
 NAMES = (
-    "variant", "model", "task", "study", "evaluation", "group", "label", "stratum", "phenomenon", "paradigm", "pair", "method", "against",
-    "stage", "system", "point",
+    "variant", "model", "task", "study", "evaluation", "group", "label", "stratum", "phenomenon", "paradigm", "pair",
+    "method", "against", "stage", "system", "point",
 )  # fmt: skip
-"""Columns that are text whatever they look like: a variant may be called `015` or `1e3`, and paradigms `1.1` and `1.10`."""
+"""Columns that are text whatever they look like: a variant may be called `015` or `1e3`, and paradigms `1.1` and
+`1.10`."""
 
 
 def read_csv(path: Path) -> pd.DataFrame:

@@ -195,13 +195,19 @@ def _points(metrics: dict, step: int | None) -> list:
     from mlflow.entities import Metric
 
     now, prefix = int(time.time() * 1000), "" if step is None else CURVES
-    numbers = {key: value for key, value in flatten(metrics).items() if isinstance(value, int | float) and not isinstance(value, bool)}
-    names = apart(map(accepted, numbers))
-    return [Metric(prefix + name, float(value), now, step or 0) for name, value in zip(names, numbers.values(), strict=True)]
+    flat = flatten(metrics)
+    numbers = {key: flat[key] for key in flat if isinstance(flat[key], int | float) and not isinstance(flat[key], bool)}
+    return [Metric(prefix + name, float(value), now, step or 0) for name, value in _named(numbers)]
+
+
+def _named(flat: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values of a flat dictionary, each under a name of its own that MLflow takes."""
+    return zip(apart(map(accepted, flat)), flat.values(), strict=True)
 
 
 def apart(names: Iterable[str]) -> list[str]:
-    """Give names that have become equal, as of `a (b)` and `a [b]`, one more `_` each: MLflow would keep the last value alone."""
+    """Give names that have become equal, as of `a (b)` and `a [b]`, one more `_` each: MLflow would keep the last value
+    alone."""
     taken: dict[str, None] = {}
     for name in names:
         while name in taken:
@@ -238,9 +244,7 @@ class Run:
         """Log a nested dictionary as flattened parameters."""
         from mlflow.entities import Param
 
-        flat = flatten(params)
-        values = [shortened(without_secrets(str(value))) for value in flat.values()]
-        shown = list(zip(apart(map(accepted, flat)), values, strict=True))
+        shown = [(name, shortened(without_secrets(str(value)))) for name, value in _named(flatten(params))]
         for i in range(0, len(shown), 100):  # the most one call takes
             batch = shown[i : i + 100]
             self.attempt(lambda mlflow, batch=batch: mlflow.log_batch(self.id, params=[Param(key, value) for key, value in batch]))

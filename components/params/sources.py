@@ -160,8 +160,8 @@ class ImagesSource(Block):
     levels: Annotated[int, Field(ge=2, le=16)] = 8
     """Of each channel; with `rgb` there are levels^3 colours."""
     patch: Annotated[Annotated[int, Field(ge=2, le=64)] | None, Added(neutral=None)] = None
-    """The pixels of a square of this side are a word, and the text goes word by word, for `architecture: {name: patch_encoder}` and
-    for `whole_word` masks, which hide whole squares. null: each pixel is a word, line by line."""
+    """The pixels of a square of this side are a word, and the text goes word by word, for `architecture: {name:
+    patch_encoder}` and for `whole_word` masks, which hide whole squares. null: each pixel is a word, line by line."""
 
     @model_validator(mode="after")
     def patches_fill_the_image(self):

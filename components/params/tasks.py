@@ -297,7 +297,8 @@ class Task(Block):
             if self.kind == "regression" and (not self.range or self.range[0] < 0):
                 raise ValueError(f"metric {metric} of {name} ranks by labels of 0 or more; give a range such as [0, 1]")
             if metric == "mrr" and self.range[0] > 0:  # all would be relevant, and the first one always right
-                raise ValueError(f"metric mrr of {name} takes 0 for irrelevant, and range begins at {self.range[0]:g}; take ndcg")
+                begins = f"range begins at {self.range[0]:g}"
+                raise ValueError(f"metric mrr of {name} takes 0 for irrelevant, and {begins}; take ndcg")
             table = split.table or self.table if split.source else self.train.table or self.table
             if table and table.group is None and table.group_rows is None:
                 raise ValueError(f"metric {metric} of {name} needs a group in its table")

@@ -38,8 +38,10 @@ def table(all_params: params.Params, metrics: Metrics) -> pd.DataFrame:
         else:
             overall.append(rows[-1])
         references |= measured.get("references", {})
-        named = {f"{group} (a group)" if group == EVERYTHING else group: figures for group, figures in measured["groups"].items()}
-        rows += [about | {"group": group, **figures} for group, figures in named.items()]
+        rows += [
+            about | {"group": f"{group} (a group)" if group == EVERYTHING else group, **figures}
+            for group, figures in measured["groups"].items()
+        ]
     words = verdicts.beyond_noise([(row["difference"], row["p"]) for row in overall])
     for row, word in zip(overall, words, strict=True):
         row["verdict"] = word

@@ -16,6 +16,7 @@ from components.report.readme_results import (
     babylm,
     captions,
     diagnostics,
+    digit,
     digits,
     inverse_problems,
     probes,
@@ -23,6 +24,7 @@ from components.report.readme_results import (
     ranking,
     recipe_trials,
     sentence_probes,
+    solved,
     warmup,
 )
 from components.report.readme_studies import (
@@ -201,8 +203,8 @@ TABLES = {
     "scores": scores, "reading": reading, "comparisons": comparisons, "gains": gains, "starts": starts, "pretraining": pretraining,
     "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes,
     "sentence_probes": sentence_probes, "attention": attention, "rates": rates, "warmup": warmup,
-    "attention_cost": attention_cost, "babylm": babylm, "digits": digits, "captions": captions, "inverse_problems": inverse_problems,
-    "recipe_trials": recipe_trials, "ranking": ranking,
+    "attention_cost": attention_cost, "babylm": babylm, "digits": digits, "captions": captions,
+    "inverse_problems": inverse_problems, "recipe_trials": recipe_trials, "ranking": ranking,
 }  # fmt: skip
 
 
@@ -312,20 +314,9 @@ def spent(model: str) -> str:
     return f"{seconds / 60:.1f} minutes, {kwh:.5f} kWh, {kilograms / KG_PER_LB:.5f} lb CO2e, {100 * least:.2f} to {100 * most:.2f} cents"
 
 
-def digit(model: str, init: str) -> str:
-    """The accuracy of a model of pixels: `0.603 ± 0.057`."""
-    return spread(find("digits", RESULTS, model=model, init=init))
-
-
 def predicted(study: str) -> str:
     """What a ladder's fit said of the variants that it did not see, and how it would divide ten times the compute."""
     return re.search(r"the rest predicted: (.*?tokens)\.", read_json(REPORT / f"studies/{study}.json")["reading"])[1]
-
-
-def solved(problem: str, search: str, count: str) -> str:
-    """The share of inverse problems that any of so many answers solves: `0.930`."""
-    [row] = [row for row in rows("inverse_problems", RESULTS) if row["problem"].startswith(problem) and row["search"] == search]
-    return f"{float(row[count]):.3f}"
 
 
 FIGURES = {

@@ -1,8 +1,8 @@
-"""Tables of README and docs from `docs/results`: runs of profiles, with data that the default does not have."""
+"""Tables and figures of README and docs from `docs/results`: runs of profiles, with data that the default does not have."""
 
 import re
 
-from components.report.markdown import RESULTS, interval, rows, spread, table
+from components.report.markdown import RESULTS, find, interval, rows, spread, table
 
 
 def published_pairs() -> str:
@@ -23,18 +23,31 @@ def digits() -> str:
         cells = by_model.setdefault(names.get(row["model"], row["model"].replace("_", " ")), {})
         cells[row["init"]] = spread(row)
         cells["flops"] = f"{float(row['flops']) / 1e12:.1f}" if row["flops"] else "–"
-    body = [[model, *(cells.get(key, "–") for key in ("flops", "pretrained", "random", "baseline"))] for model, cells in by_model.items()]
+    columns = ("flops", "pretrained", "random", "baseline")
+    body = [[model, *(cells.get(key, "–") for key in columns)] for model, cells in by_model.items()]
     return table(["", "FLOPs, 1e12", "pre-trained", "random weights", "no model"], body)
+
+
+def digit(model: str, init: str) -> str:
+    """The accuracy of a model of pixels: `0.603 ± 0.057`."""
+    return spread(find("digits", RESULTS, model=model, init=init))
 
 
 def inverse_problems() -> str:
     """The share of problems that any of a model's first answers solves, by how the answers are searched."""
-    counts = ("1", "2", "4", "8", "16")
+    counts = ("of_1", "of_2", "of_4", "of_8", "of_16")
     body = [
-        [row["problem"], row["search"], *(f"{float(row[f'of_{count}']):.3f}" if row[f"of_{count}"] else "" for count in counts)]
+        [row["problem"], row["search"], *(f"{float(row[count]):.3f}" if row[count] else "" for count in counts)]
         for row in rows("inverse_problems", RESULTS)
-    ]  # fmt: skip
-    return table(["problem", "answers", *(f"of {count}" for count in counts)], body)
+    ]
+    return table(["problem", "answers", *(count.replace("_", " ") for count in counts)], body)
+
+
+def solved(problem: str, search: str, count: str) -> str:
+    """The share of inverse problems that any of so many answers solves: `0.930`."""
+    of_search = [row for row in rows("inverse_problems", RESULTS) if row["search"] == search]
+    [row] = [row for row in of_search if row["problem"].startswith(problem)]
+    return f"{float(row[count]):.3f}"
 
 
 def captions() -> str:

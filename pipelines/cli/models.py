@@ -243,7 +243,9 @@ def vectors(
     from pipelines.execution import graph
 
     all_params, stage = params.load(), f"align@{name}"
-    if name in all_params.alignments and graph.stale([stage]):  # its maps would turn vectors that they were not learnt for
-        raise SesameError(f"{stage} has not run with the current params, code and vectors; run `sesame run {stage}` first")
+    if name in all_params.alignments and graph.stale([stage]):  # its maps are of other vectors
+        raise SesameError(
+            f"{stage} has not run with the current params, code and vectors; run `sesame run {stage}` first"
+        )
     for path in interchange.export(all_params, name, method, out):
         terminal.say(str(path))

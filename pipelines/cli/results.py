@@ -147,10 +147,12 @@ def submit(
     if model not in (known := all_params.all_models):
         raise SesameError(f"no model {model} in params.yaml (there are: {', '.join(known)})")
     written = submission.write(benchmark, model, seed, partial, out)
-    declared = [task for task in written.tasks if model in all_params.finetune.models and task in all_params.finetune.tasks]
+    tuned = all_params.finetune.tasks if model in all_params.finetune.models else ()
+    declared = [task for task in written.tasks if task in tuned]
     graph.say_stale([f"finetune@{model}-{task}" for task in declared], "predictions are of an earlier model or recipe")
     if others := [task for task in written.tasks if task not in declared]:
-        terminal.say(f"predictions of {', '.join(others)} are of other params: `finetune` does not tune {model} on them now", "yellow")
+        some = ", ".join(others)
+        terminal.say(f"predictions of {some} are of other params: `finetune` does not tune {model} on them now", "yellow")
     terminal.table(["file", "predictions"], [[name, f"{rows:,}"] for name, rows in written.files.items()])
     for reason in written.absent:
         terminal.say(f"absent: {reason}")

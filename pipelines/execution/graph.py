@@ -310,7 +310,8 @@ def stale(names: Sequence[str]) -> list[str]:
 
 
 def say_stale(names: Sequence[str], so: str) -> None:
-    """Say which of these stages have results of other params, code or inputs than there are now, and what that means: `so`."""
+    """Say which of these stages have results of other params, code or inputs than there are now; `so` is what that
+    means."""
     if waiting := stale(names) if names else []:  # a plan of no stages is one of all
         have, them = ("has", "it") if len(waiting) == 1 else ("have", "them")
         some = terminal.some(waiting)

@@ -213,12 +213,8 @@ def interval(a: list[float | None], b: list[float | None]) -> tuple[float, float
 def show(name: str, other: str) -> None:
     """Print how an experiment differs from another; every difference is the first minus the second."""
     a, b = read(name), read(other)
-    for side in (a, b):
-        if side.name == WORKSPACE:  # edited params stand beside the figures of the last run
-            try:
-                graph.say_stale(["@".join(key) for key in side.metrics], f"figures of the {WORKSPACE} are of earlier ones")
-            except SesameError as error:
-                terminal.say(f"figures of the {WORKSPACE} may be of earlier params: {error}", "yellow")
+    if WORKSPACE in (name, other):
+        _say_if_stale(a if name == WORKSPACE else b)
     keys = sorted(a.params.keys() | b.params.keys())
     values = [(key, a.params.get(key, ABSENT), b.params.get(key, ABSENT)) for key in keys]
     rows = [[key, *_cells(ours, theirs)] for key, ours, theirs in values if ours != theirs]
@@ -241,6 +237,14 @@ def show(name: str, other: str) -> None:
             f"one side was computed on another machine. Run here, then compare with `{WORKSPACE}`",
             "yellow",
         )
+
+
+def _say_if_stale(workspace: Side) -> None:
+    """Edited params stand beside the figures of the last run."""
+    try:
+        graph.say_stale(["@".join(key) for key in workspace.metrics], "figures of the workspace are of earlier ones")
+    except SesameError as error:
+        terminal.say(f"figures of the workspace may be of earlier params: {error}", "yellow")
 
 
 def _scores(a: Side, b: Side) -> None:

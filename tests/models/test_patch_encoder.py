@@ -98,63 +98,52 @@ def test_patches_of_padding_are_not_read(tokens, length):
         torch.testing.assert_close(one, other[:, :length])
 
 
-def test_images_are_read_patch_by_patch(project):
-    """Through all stages: what is hidden are whole patches, and the training learns what is left of them."""
-    rng, buffer = np.random.default_rng(0), BytesIO()
-    with zipfile.ZipFile("raw/images.zip", "w") as archive:
-        for number in range(80):
-            buffer = BytesIO()
-            Image.fromarray(rng.integers(0, 256, (6, 6), np.uint8)).save(buffer, "PNG")
-            archive.writestr(f"{number % 2}/{number}.png", buffer.getvalue())
-    source = {
-        "kind": "images", "source": {"kind": "files", "paths": ["raw/images.zip"]}, "members": ["*/*.png"], "side": 6, "levels": 4,
-        "patch": 2,
-    }  # fmt: skip
+def of_images(path: str = "a.png", **changes) -> dict:
+    """Params of a model of patches, its images, and a task over some."""
+    source = {"kind": "images", "source": {"kind": "files", "paths": [path]}, "side": 6, "patch": 2, **changes}
     raw = tiny_params(studies={})
-    raw["corpora"]["images"] = {
-        "language": "ko", "licence": "none", "parts": [{"source": source, "reader": {"format": "parquet", "column": "pixels"}}],
-        "cleaning": {"near_duplicates": None}, "splits": {"valid": 0.2, "test": 0},
-    }  # fmt: skip
+    raw["corpora"]["images"] = raw["corpora"]["base"] | {
+        "parts": [{"source": source, "reader": {"format": "parquet", "column": "pixels"}}]
+    }
     raw["tokenizers"]["images"] = {
         "kind": "characters", "corpus": "images", "vocab_size": 300, "byte_fallback": False, "character_coverage": 1.0,
     }  # fmt: skip
     raw["encodings"]["images"] = {"corpus": "images", "tokenizer": "images"}
-    raw["models"]["vit"] = raw["models"]["bert"] | {
-        "encoding": "images", "architecture": {"name": "patch_encoder", **SIZES, "max_length": 48, "patch_tokens": 5}, "prompts": [],
-        "objective": {"name": "mlm", "next_sentence": False, "whole_word": True, "mlm_probability": 0.5},
-    }  # fmt: skip
-    YAML().dump(raw, Path("params.yaml"))
-    stages = {"text.corpora": "images", "text.tokenizer": "images", "text.encode": "images", "pretrain": "vit"}
-    for module, name in stages.items():
-        done = run_stage(f"components.{module}", name)
-        assert done.returncode == 0, done.stderr
-    assert json.loads(Path("data/metrics/pretrain/vit.json").read_text())["steps"] == 12
-    tokens, checked = tokenizer.load(Path("data/encoded/images")), params.check(raw)
-    text, objective = encode.load(Path("data/encoded/images"), "train"), objectives.build(checked.models["vit"].objective, tokens)
-    batch = objective.batches(text, 4, 48, seed=1)[0].tensors
-    assert batch["lengths"].tolist() == [1 + 9 * 5 + 1] * 4, "a patch is a blank and its pixels"
-    hidden = torch.zeros(4, 46, dtype=torch.bool).scatter(1, batch["positions"], batch["labels"] != IGNORED)[:, 1:].unflatten(1, (9, 5))
-    assert (hidden.all(2) == hidden.any(2)).all() and hidden.any(2).sum(1).tolist() == [4] * 4
-
-
-def of_images(**changes) -> dict:
-    """Params of a model of patches, its images, and a task over some."""
-    source = {"kind": "images", "source": {"kind": "files", "paths": ["a.png"]}, "side": 6, "patch": 2}
-    raw = tiny_params(studies={})
-    raw["corpora"]["images"] = raw["corpora"]["base"] | {"parts": [{"source": source, "reader": {"format": "parquet", "column": "pixels"}}]}
-    characters = {"kind": "characters", "corpus": "images", "vocab_size": 300, "byte_fallback": False, "character_coverage": 1.0}
-    raw["tokenizers"]["images"] = characters
-    raw["encodings"]["images"] = {"corpus": "images", "tokenizer": "images"}
-    raw["models"]["bert"] |= {
-        "encoding": "images", "architecture": {"name": "patch_encoder", **SIZES, "max_length": 47, "patch_tokens": 5}, "prompts": [],
-        "objective": {"name": "mlm", "next_sentence": False},
-    }  # fmt: skip
+    architecture = {"name": "patch_encoder", **SIZES, "max_length": 47, "patch_tokens": 5}
+    objective = {"name": "mlm", "next_sentence": False}
+    raw["models"]["bert"] |= {"encoding": "images", "architecture": architecture, "objective": objective, "prompts": []}
     raw["tasks"]["digits"] = raw["tasks"]["same"] | {
         "train": {"source": dict(source)}, "table": {"format": "parquet", "text_a": "pixels", "label": "folder"},
     }  # fmt: skip
     raw["finetune"] |= {"models": ["bert"], "tasks": ["digits"]}
     raw["finetune"]["recipes"]["bert"]["max_length"] = 47
     return raw
+
+
+def test_images_are_read_patch_by_patch(project):
+    """Through all stages: what is hidden are whole patches."""
+    rng = np.random.default_rng(0)
+    with zipfile.ZipFile("raw/images.zip", "w") as archive:
+        for number in range(80):
+            buffer = BytesIO()
+            Image.fromarray(rng.integers(0, 256, (6, 6), np.uint8)).save(buffer, "PNG")
+            archive.writestr(f"{number % 2}/{number}.png", buffer.getvalue())
+    raw = of_images("raw/images.zip", members=["*/*.png"], levels=4)
+    raw["corpora"]["images"] |= {"cleaning": {"near_duplicates": None}, "splits": {"valid": 0.2, "test": 0}}
+    raw["models"]["bert"]["objective"] |= {"whole_word": True, "mlm_probability": 0.5}
+    YAML().dump(raw, Path("params.yaml"))
+    stages = {"text.corpora": "images", "text.tokenizer": "images", "text.encode": "images", "pretrain": "bert"}
+    for module, name in stages.items():
+        done = run_stage(f"components.{module}", name)
+        assert done.returncode == 0, done.stderr
+    assert json.loads(Path("data/metrics/pretrain/bert.json").read_text())["steps"] == 12
+    folder, config = Path("data/encoded/images"), params.check(raw).models["bert"].objective
+    batches = objectives.build(config, tokenizer.load(folder)).batches(encode.load(folder, "train"), 4, 47, seed=1)
+    batch = batches[0].tensors
+    assert batch["lengths"].tolist() == [1 + 9 * 5 + 1] * 4, "a patch is a blank and its pixels"
+    targets = torch.zeros(4, 46, dtype=torch.bool).scatter(1, batch["positions"], batch["labels"] != IGNORED)
+    hidden = targets[:, 1:].unflatten(1, (9, 5))
+    assert (hidden.all(2) == hidden.any(2)).all() and hidden.any(2).sum(1).tolist() == [4] * 4
 
 
 PLACE, IMAGES = "models.bert.architecture", "corpora.images.parts[0].source"

@@ -9,8 +9,8 @@ from components.models.common.config import Activation, TransformerArchitecture
 
 
 class PatchEncoderArchitecture(TransformerArchitecture):
-    """The Vision Transformer (Dosovitskiy et al. 2021): reads the pixels of a patch as one position, so that attention costs what the
-    number of patches costs. For one image per text; segments of a pair make no difference to it."""
+    """The Vision Transformer (Dosovitskiy et al. 2021): reads the pixels of a patch as one position, so that attention costs
+    what the number of patches costs. For one image per text; segments of a pair make no difference to it."""
 
     reads = "both_sides"
 

@@ -1,4 +1,5 @@
-"""The Vision Transformer (Dosovitskiy et al. 2021, section 3.1), with a vector for each colour where it has the colour's value."""
+"""The Vision Transformer (Dosovitskiy et al. 2021, section 3.1), with a vector for each colour where it has the colour's
+value."""
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +14,12 @@ from components.text.tokenizer import PAD, Tokenizer
 
 
 class PatchEncoder(MaskedLanguageModel):
-    """Layers over `[CLS]` and patches. Each pixel is predicted from its patch (appendix B.1.2, where three bits of each are)."""
+    """Layers over `[CLS]` and patches. Each pixel is predicted from its patch (appendix B.1.2, where three bits of each
+    are)."""
 
-    embeddings = frozenset({"token_embedding", "patch_projection", "position_embedding", "positions", "output_embedding"})
+    embeddings = frozenset({
+        "token_embedding", "patch_projection", "position_embedding", "positions", "output_embedding",
+    })  # fmt: skip
     low_rank = ("query_key_value",)
 
     def __init__(self, config: PatchEncoderArchitecture, tokens: Tokenizer):
@@ -34,7 +38,8 @@ class PatchEncoder(MaskedLanguageModel):
         self.pixel_projection = nn.Linear(below, size)
         self.add_heads(config, tokens.vocab_size, below)
         initialise(self)
-        # the sum over a patch as large as a position: with 0.02, of a product of two small matrices, the first steps would see no pixel
+        # the sum over a patch as large as a position: with 0.02, of a product of two small matrices, the first steps would
+        # see no pixel
         nn.init.normal_(self.patch_projection.weight, std=(patch * below) ** -0.5)
 
     def forward(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> Tensor:
@@ -42,8 +47,8 @@ class PatchEncoder(MaskedLanguageModel):
         return self._of_pixels(self._of_patches(ids, lengths)[-1])[:, : ids.shape[1]]
 
     def layers(self, ids: Tensor, lengths: Tensor, segment_ids: Tensor | None = None) -> list[Tensor]:
-        """ids (batch, length); lengths (batch,) -> the embedding and each layer's output, (batch, length, hidden): of `[CLS]`, and for each
-        pixel the state of its patch; the last is the pixel's own, from which it is predicted."""
+        """ids (batch, length); lengths (batch,) -> the embedding and each layer's output, (batch, length, hidden): of
+        `[CLS]`, and for each pixel the state of its patch; the last is the pixel's own, from which it is predicted."""
         *states, top = self._of_patches(ids, lengths)
         length, patch = ids.shape[1], self.config.patch_tokens
         below = [state.repeat_interleave(patch, 1)[:, patch - 1 :][:, :length] for state in states]
@@ -53,7 +58,8 @@ class PatchEncoder(MaskedLanguageModel):
         """Return the embedding and each layer's output of `[CLS]` and the patches, (batch, 1 + patches, hidden)."""
         patch = self.config.patch_tokens
         room = -(ids.shape[1] - 1) % patch
-        ids = pad(ids, (patch - 1, room), value=PAD)  # [CLS] closes a patch of padding, and the first pixel opens the next one
+        # [CLS] closes a patch of padding, and the first pixel opens the next one
+        ids = pad(ids, (patch - 1, room), value=PAD)
         x = self.patch_projection(self.token_embedding(ids).unflatten(1, (-1, patch)).flatten(2))
         positions = torch.arange(x.shape[1], device=ids.device)
         x = self.positions.add(x, positions)

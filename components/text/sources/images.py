@@ -22,11 +22,11 @@ FIRST_OF_WORDS = 0xAC00
 
 
 def open_rows(source: params.ImagesSource) -> Iterator[tuple[str, dict[str, str]]]:
-    """`(place, {"pixels": text, "folder": name})` of each image: its pixels from the top left, line by line or patch by patch, and the
-    folder that it is in.
+    """`(place, {"pixels": text, "folder": name})` of each image: its pixels from the top left, line by line or patch by
+    patch, and the folder that it is in.
 
-    Of a file with several pages or frames the first is read, and such files are counted. Raises SesameError for a file that is no image of
-    8 bits a channel.
+    Of a file with several pages or frames the first is read, and such files are counted. Raises SesameError for a file
+    that is no image of 8 bits a channel.
     """
     several = 0
     for file, path in _files(source):
@@ -83,7 +83,8 @@ def written(colours: np.ndarray, source: params.ImagesSource) -> str:
     """The text of an image's pixels, (side * side,)."""
     if not source.patch:
         return "".join(chr(FIRST + colour) for colour in colours.tolist())
-    return " ".join("".join(chr(FIRST_OF_WORDS + colour) for colour in patch) for patch in colours[_order(source)].tolist())
+    patches = colours[_order(source)].tolist()
+    return " ".join("".join(chr(FIRST_OF_WORDS + colour) for colour in patch) for patch in patches)
 
 
 def _order(source: params.ImagesSource) -> np.ndarray:
@@ -100,7 +101,8 @@ def picture(text: str, source: params.ImagesSource) -> np.ndarray:
     """
     channels, first = 1 if source.colours == "grey" else 3, FIRST_OF_WORDS if source.patch else FIRST
     known = [ord(character) - first for character in text if 0 <= ord(character) - first < source.levels**channels]
-    colours, order = np.zeros((source.side**2, 1), np.int64), _order(source).ravel() if source.patch else np.arange(source.side**2)
+    colours = np.zeros((source.side**2, 1), np.int64)
+    order = _order(source).ravel() if source.patch else np.arange(source.side**2)
     colours[order[: len(known)], 0] = known[: len(colours)]
     levels = colours // source.levels ** np.arange(channels)[::-1] % source.levels
     image = ((levels * 256 + 128) // source.levels).astype(np.uint8)

@@ -92,8 +92,9 @@ def from_words(text: str) -> sympy.Expr:
 def solves(problem: str, answer: str) -> bool:
     """Whether an answer in any form solves a problem: its derivative has the problem's values."""
     try:
+        both = derivative(from_words(answer)), from_words(problem)
         with np.errstate(all="ignore"):
-            one, other = (values(expression) * np.ones(len(POINTS)) for expression in (derivative(from_words(answer)), from_words(problem)))
+            one, other = (values(expression) * np.ones(len(POINTS)) for expression in both)
     except (ValueError, TypeError, ArithmeticError, AttributeError, KeyError, RecursionError):
         return False  # not a function, or undefined
     return bool(np.isfinite(one).all() and np.isfinite(other).all() and np.allclose(one, other, rtol=1e-6, atol=1e-9))
@@ -103,8 +104,8 @@ VALUES = {sympy.sin: np.sin, sympy.cos: np.cos, sympy.exp: np.exp, sympy.log: np
 
 
 def values(expression: sympy.Expr) -> np.ndarray:
-    """The values of an expression at POINTS, complex. `lambdify` compiles a function of Python for that, which takes a hundred times as
-    long. Raises KeyError for a function that is none of these."""
+    """The values of an expression at POINTS, complex. `lambdify` would compile a function of Python for each. Raises
+    KeyError for a function that is none of these."""
     if expression == X:
         return POINTS
     if not expression.args:  # a number

@@ -120,7 +120,7 @@ class Build:
         self._held: dict[str, slots.Slots] = {}
         self._told: set[str] = set()
         self._futures: dict[str, PrefectFuture] = {}
-        self._finished: queue.Queue[str] = queue.Queue()
+        self._finished: queue.SimpleQueue[str] = queue.SimpleQueue()  # Ctrl-C cannot leave its lock taken
         self._by_name = {stage.name: stage for stage in self.plan}
         # what git keeps of all stages is here, and a worker has it of none
         kept = self.pool and graph.reads_what_git_keeps(self.plan)
@@ -149,18 +149,14 @@ class Build:
 
     def _end(self, said: str) -> None:
         """Stop what runs, and note how it ended. Another Ctrl-C ends the waiting, and nothing else."""
-        while True:
-            with suppress(KeyboardInterrupt), _ignoring(signal.SIGTERM):
-                if said:
-                    terminal.say(said, "yellow")
-                    said = ""
-                runner.stop_all()  # again, there is nothing to wait for: who is cut short there has killed all
-                if self.pool:
-                    self.pool.stop()
-                with _ignoring(signal.SIGINT):
-                    for name in list(self._running):
-                        self._collect(name)
-                return
+        with _ignoring(signal.SIGTERM), processes.ctrl_c_again() as hurried:
+            if said:
+                terminal.say(said, "yellow")
+            runner.stop_all(hurried)
+            if self.pool:
+                self.pool.stop(hurried)
+            for name in list(self._running):
+                self._collect(name)
 
     def _free(self, stage: graph.Stage) -> bool:
         if not self.results.keys() >= set(stage.upstream):

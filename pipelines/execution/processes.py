@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -77,8 +77,25 @@ def _alive(process: psutil.Process) -> bool:
     return False
 
 
-def stop(leaders: Iterable[int], ladder: Ladder) -> None:
-    """Stop the families of these session leaders, all at once, and return when none of them lives."""
+@contextmanager
+def ctrl_c_again() -> Iterator[Callable[[], bool]]:
+    """For the time in which all is stopped: whether Ctrl-C was pressed once more. It raises nothing here.
+
+    An exception that a signal raises within `threading` can leave a lock taken for good, and who waits for it hangs.
+    """
+    pressed: list[bool] = []
+    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def stop(leaders: Iterable[int], ladder: Ladder, hurried: Callable[[], bool] = lambda: False) -> None:
+    """Stop the families of these session leaders, all at once, and return when none of them lives.
+
+    Once `hurried`, the last signal follows without a wait for the others.
+    """
     leaders = list(leaders)
     known: set[psutil.Process] = set()
     try:
@@ -89,8 +106,10 @@ def stop(leaders: Iterable[int], ladder: Ladder) -> None:
             _send(known, number)
             deadline = time.monotonic() + grace
             while (known := {process for process in known if _alive(process)}) and time.monotonic() < deadline:
+                if hurried() and number != ladder[-1][0]:
+                    break
                 time.sleep(0.05)
-    finally:  # also when a second Ctrl-C cuts the wait short
+    finally:  # also when an exception cuts the wait short
         _send(known.union(*map(family, leaders)), signal.SIGKILL)
 
 

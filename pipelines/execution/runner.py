@@ -99,12 +99,12 @@ def run(
     return Outcome(child.returncode, seconds, problem=_problem(name, tail), permanent=permanent)
 
 
-def stop_all() -> None:
-    """Stop every running stage, and let none begin until `reset`."""
+def stop_all(hurried: Callable[[], bool] = lambda: False) -> None:
+    """Stop every running stage, without patience once `hurried`, and let none begin until `reset`."""
     with _lock:
         _stopping.set()
         children = list(_children)
-    processes.stop(children, processes.GENTLE)
+    processes.stop(children, processes.GENTLE, hurried)
 
 
 def reset() -> None:

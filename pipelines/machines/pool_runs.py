@@ -111,16 +111,19 @@ class PoolRuns:
         if text not in said:
             terminal.say(text, "yellow")
 
-    def stop(self) -> None:
-        """Cancel all runs that have not ended, and wait for their end, a minute at most; whoever waits for one goes on then."""
+    def stop(self, hurried: Callable[[], bool]) -> None:
+        """Cancel all runs that have not ended, and wait for their end, a minute at most, or until `hurried`; whoever
+        waits for one goes on then."""
         with self._lock:
             self.stopping.set()
             running = {run_id: sent for run_id, sent in self._sent.items() if not sent.ended.is_set()}
         try:
-            left = [run_id for run_id in running if not self._cancelled(run_id)]
+            left = [run_id for run_id in running if hurried() or not self._cancelled(run_id)]
             end = time.monotonic() + 60
             for run_id, sent in running.items():
-                if run_id not in left and not sent.ended.wait(max(0.0, end - time.monotonic())):
+                while not (ended := sent.ended.wait(0.2)) and time.monotonic() < end and not hurried():
+                    pass
+                if not ended and run_id not in left:
                     left.append(run_id)
             if left:
                 where = ", ".join(sorted({running[run_id].worker or "no worker yet" for run_id in left}))

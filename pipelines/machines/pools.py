@@ -7,7 +7,7 @@ Prefect's server about all runs together, so that what a waiting stage costs her
 import hashlib
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -140,9 +140,9 @@ class Pool:
         self._push(_read_by_others(plan, states))
         self._runs = PoolRuns(name, kind)
 
-    def stop(self) -> None:
-        """Cancel all runs that have not ended, and wait for their end, a minute at most."""
-        self._runs.stop()
+    def stop(self, hurried: Callable[[], bool]) -> None:
+        """Cancel all runs that have not ended, and wait for their end, a minute at most, or until `hurried`."""
+        self._runs.stop(hurried)
 
     def run_here(
         self, stage: graph.Stage, upstream: Sequence[graph.Stage], on_line: OnLine, force: bool, env: dict, files: Sequence[int]

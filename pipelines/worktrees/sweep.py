@@ -66,16 +66,15 @@ class Sweep:
         return runs
 
     def _stop(self) -> None:
-        with self._starting:
-            self._stopping.set()
-        flows = list(self._flows.values())
-        for flow in flows:
-            flow.send_signal(signal.SIGINT)  # it stops its stages, and says so
-        deadline = time.monotonic() + PATIENCE
-        try:
-            while any(flow.poll() is None for flow in flows) and time.monotonic() < deadline:
+        with processes.ctrl_c_again() as hurried:
+            with self._starting:
+                self._stopping.set()
+            flows = list(self._flows.values())
+            for flow in flows:
+                flow.send_signal(signal.SIGINT)  # it stops its stages, and says so
+            deadline = time.monotonic() + PATIENCE
+            while any(flow.poll() is None for flow in flows) and time.monotonic() < deadline and not hurried():
                 time.sleep(0.1)
-        finally:  # also when a second Ctrl-C cuts the wait short
             processes.stop([flow.pid for flow in flows], processes.FIRM)
 
     def _work(self, run: worktree.WorktreeRun, text: str) -> None:

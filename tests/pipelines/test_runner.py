@@ -1,6 +1,7 @@
 """One stage as a child: streamed, timed out, stopped with everything it started."""
 
 import json
+import os
 import re
 import sys
 import threading
@@ -10,7 +11,7 @@ from signal import SIGINT, SIGKILL, SIGTERM
 import pytest
 from dvc_data.hashfile.checkout import LinkError
 
-from pipelines.execution import runner
+from pipelines.execution import processes, runner
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +117,30 @@ def test_a_stage_that_is_stopped_as_it_begins_shows_no_traceback(inside):
     thread.join()
     [(outcome, lines)] = ended
     assert outcome.stopped and "a: stopped" in lines and not [line for line in lines if "Traceback" in line or "Interrupt" in line], lines
+
+
+def test_impatient_ctrl_c_neither_hangs_nor_waits(inside, monkeypatch):
+    """Of a hundred that raised in the midst of a lock, one or two left it taken, and the flow waited for ever."""
+    monkeypatch.setattr(processes, "GENTLE", ((SIGINT, 9999.0), (SIGKILL, 60.0)))
+    inside.stages("  a: {cmd: \"trap '' INT TERM; touch begun; sleep 9999\", outs: [a.out]}")
+    ended, over = [], threading.Event()
+
+    def press() -> None:
+        while not over.wait(1e-4):
+            os.kill(os.getpid(), SIGINT)
+
+    stage = threading.Thread(target=lambda: ended.append(run()[0]))
+    stage.start()
+    inside.until((inside.path / "begun").exists)
+    with processes.ctrl_c_again() as hurried:
+        presses = threading.Thread(target=press)
+        presses.start()
+        for _ in range(500):  # it may be said again
+            runner.stop_all(hurried)
+        stage.join()
+        over.set()
+        presses.join()
+    assert ended[0].stopped and len(inside.processes()) == 1
 
 
 def test_what_a_stage_leaves_running_is_ended(inside):

@@ -111,27 +111,21 @@ class DenoisingBatches(RowBatches):
         return tokens if len(tokens) else np.array([MASK])
 
     def _infilled(self, tokens: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Replace spans by one `[MASK]` each. Empty spans insert at most as many tokens as the others removed."""
-        left = round(self.noise.infilled * len(tokens))
-        hidden, opens, inserted = np.zeros(len(tokens), bool), np.zeros(len(tokens), bool), []
-        removed = 0
-        for length in rng.poisson(self.noise.mean_length, size=4 * left + 4):
-            if left <= 0:
-                break
-            start = int(rng.integers(len(tokens)))
-            span = slice(start, start + min(int(length), left))
-            if length == 0:
-                inserted.append(start)
-            elif not hidden[max(0, start - 1) : span.stop + 1].any():  # adjacent spans would become one
-                hidden[span] = True
-                opens[start] = True
-                size = int(hidden[span].sum())
-                left -= size
-                removed += size - 1
-        tokens = np.where(opens, MASK, tokens)
-        keep = ~hidden | opens
-        inserted = np.sort(inserted[:removed]).astype(int)
-        return np.insert(tokens, inserted, MASK)[np.insert(keep, inserted, True)]
+        """Replace spans by one `[MASK]` each, all places being equally likely; an empty span inserts one."""
+        hidden = round(self.noise.infilled * len(tokens))
+        lengths = np.zeros(0, int)
+        while lengths.sum() < hidden:
+            lengths = np.append(lengths, rng.poisson(self.noise.mean_length, size=hidden))
+        # as in the authors' code, the last span is cut to what is left of the share
+        lengths = lengths[: np.searchsorted(lengths.cumsum(), hidden) + 1]
+        lengths[-1:] -= lengths.sum() - hidden
+        # empty spans insert at most as many tokens as the others remove, so that the row is no longer than before
+        empty = np.flatnonzero(lengths == 0)
+        lengths = rng.permutation(np.delete(lengths, empty[hidden - np.count_nonzero(lengths) :]))
+        # each stands before another visible token, or at the end: adjacent ones would be one
+        before = np.sort(rng.choice(len(tokens) - hidden + 1, size=len(lengths), replace=False))
+        positions = np.repeat(before, lengths) + np.arange(hidden)
+        return np.insert(np.delete(tokens, positions), before, MASK)
 
     def _random_positions(self, ids: np.ndarray, key: tuple, count: int) -> np.ndarray:
         """Return a mask (sequences, length) with `count` random positions of each sequence."""

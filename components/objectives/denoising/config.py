@@ -4,7 +4,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from components.core.config import Block, Positive, Share
+from components.core.config import Block, Share
 from components.objectives.config import ObjectiveBlock
 
 Rate = Annotated[float, Field(gt=0, lt=1)]
@@ -72,8 +72,9 @@ class Whole(Block):
     infilled: Annotated[float, Field(ge=0, le=0.5)] = 0.0
     """Share of the tokens in spans that become one `[MASK]` each, with Poisson lengths of mean `mean_length`; a span of length 0
     inserts a `[MASK]`. At most half, since spans are not adjacent."""
-    mean_length: Positive = 3.0
-    """Mean length of a hidden span, in tokens."""
+    mean_length: Annotated[float, Field(ge=1, le=1e6)] = 3.0
+    """Mean length of a span, in tokens, empty ones included. At least 1: of shorter ones most would be empty, and a text would
+    grow by its noise."""
     deleted: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the tokens that are left out."""
     masked: Annotated[float, Field(ge=0, lt=1)] = 0.0

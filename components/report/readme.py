@@ -42,8 +42,8 @@ from components.studies.folders import LAST
 
 DOCS = Path("docs")
 FILLED = (
-    "adaptation", "comparisons", "default", "evaluations", "family", "findings", "recipe", "spaces", "studies", "tutorial_verdict",
-    "writing", "pixels",
+    "adaptation", "comparisons", "default", "evaluations", "family", "findings", "pixels", "recipe", "recurrent", "spaces", "studies",
+    "tutorial_verdict", "writing",
 )  # fmt: skip
 PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in FILLED), *sorted(Path("docs").glob("lecture_*.md")))
 PICTURES = {Path("docs/images/findings.svg"): picture, Path("docs/images/learnt.svg"): learnt}
@@ -277,11 +277,18 @@ def varied(study: str, variant: str, measure: str) -> str:
     return " ± ".join(f"{float(row[key]):.3f}" for key in (measure, f"{measure}_std") if row[key])
 
 
-def effect(study: str, variant: str, measure: str) -> str:
-    """A variant's figure minus the base's: `+0.041 [-0.010, +0.092], not beyond noise`."""
-    row = find(f"studies/{study}", variant=variant, milestone=LAST)
-    less = interval(row, f"{measure}_difference", f"{measure}_low", f"{measure}_high", "+")
-    return f"{less}, {'beyond noise' if row[f'{measure}_verdict'] in ('higher', 'lower') else 'not beyond noise'}"
+def effect(study: str, variant: str, measure: str, against: str = "") -> str:
+    """A variant's figure minus that of another, by default the base's: `+0.041 [-0.010, +0.092], not beyond noise`."""
+    if against:
+        of_measure = [row for row in figures_of(study)["comparisons"] if row["task"] == measure]
+        [row] = (row for row in of_measure if {row["variant"], row["against"]} == {variant, against})
+        if row["variant"] == against:
+            row |= {"difference": -row["difference"], "low": -row["high"], "high": -row["low"]}
+        less, verdict = interval(row, "difference", "low", "high", "+"), row["verdict"]
+    else:
+        row = find(f"studies/{study}", variant=variant, milestone=LAST)
+        less, verdict = interval(row, f"{measure}_difference", f"{measure}_low", f"{measure}_high", "+"), row[f"{measure}_verdict"]
+    return f"{less}, {'beyond noise' if verdict in ('higher', 'lower') else 'not beyond noise'}"
 
 
 def moved(pair: str) -> str:

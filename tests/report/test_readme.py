@@ -6,7 +6,7 @@ from functools import partial
 
 from components import params
 from components.comparison import price
-from components.report import readme_studies
+from components.report import readme, readme_studies
 from components.report.markdown import interval, rows
 
 
@@ -35,6 +35,16 @@ def test_what_a_variant_begins_with_is_paid_once(tmp_path, monkeypatch):
     trained = sum(not block.only_tuned for block in study.variants.values())
     assert 1 < trained < len(study.variants)
     assert f"took {20 * trained} minutes of a core" in readme_studies._cost("ulmfit")
+
+
+def test_a_pair_of_variants_reads_the_same_from_both_sides(tmp_path, monkeypatch):
+    pair = {"variant": "frozen", "against": "tuned", "difference": -0.25, "low": -0.375, "high": -0.125, "verdict": "lower"}
+    other = pair | {"against": "base", "verdict": "not beyond noise"}
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies/own.json").write_text(json.dumps({"comparisons": [row | {"task": "movies"} for row in (other, pair)]}))
+    monkeypatch.setattr(readme_studies, "REPORT", tmp_path)
+    assert readme.effect("own", "frozen", "movies", "tuned") == "-0.250 [-0.375, -0.125], beyond noise"
+    assert readme.effect("own", "tuned", "movies", "frozen") == "+0.250 [+0.125, +0.375], beyond noise"
 
 
 def test_what_costs_nothing_is_none_of_it():

@@ -18,6 +18,7 @@ from components.report.readme_results import (
     diagnostics,
     digit,
     digits,
+    efficiency,
     inverse_problems,
     probes,
     published_pairs,
@@ -42,7 +43,7 @@ from components.studies.folders import LAST
 
 DOCS = Path("docs")
 FILLED = (
-    "adaptation", "comparisons", "default", "evaluations", "family", "findings", "pixels", "recipe", "recurrent", "spaces", "studies",
+    "adaptation", "comparisons", "default", "evaluations", "family", "findings", "green", "pixels", "recipe", "recurrent", "spaces", "studies",
     "tutorial_verdict", "writing",
 )  # fmt: skip
 PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in FILLED), *sorted(Path("docs").glob("lecture_*.md")))
@@ -204,7 +205,7 @@ TABLES = {
     "alignment": alignment, "evaluations": evaluations, "published_pairs": published_pairs, "probes": probes,
     "sentence_probes": sentence_probes, "attention": attention, "rates": rates, "warmup": warmup,
     "attention_cost": attention_cost, "babylm": babylm, "digits": digits, "captions": captions,
-    "inverse_problems": inverse_problems, "recipe_trials": recipe_trials, "ranking": ranking,
+    "inverse_problems": inverse_problems, "recipe_trials": recipe_trials, "ranking": ranking, "efficiency": efficiency,
 }  # fmt: skip
 
 

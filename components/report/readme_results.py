@@ -193,3 +193,24 @@ def ranking() -> str:
         for row in rows("ranking", RESULTS)
     ]
     return table(["by", "MRR", "NDCG"], body)
+
+
+def efficiency() -> str:
+    """What an answer costs at each point, and what is lost; times, FLOPs, MiB and calibration on the first task."""
+    points: dict[str, dict[str, dict[str, str]]] = {}
+    for row in rows("efficiency"):
+        points.setdefault(row["point"], {})[row["task"]] = row
+    tasks, body = list(next(iter(points.values()))), []
+    base = next(point for point, of_point in points.items() if of_point[tasks[0]]["verdict"] == "base")
+    for point, of_point in points.items():
+        cells = [f"`{point}`"]
+        for row in (of_point[task] for task in tasks):
+            beyond = "**" * (row["verdict"] in ("higher", "lower"))
+            cells += [f"{float(row['score']):.3f} ± {float(row['std']):.3f}", f"{beyond}{row['difference']}{beyond}"]
+        row = of_point[tasks[0]]
+        cells += [f"{float(row[key]):.2f}" for key in ("ms", "ms_ratio", "ms_together_ratio")]
+        cells += [f"{float(row['mflops']):.1f}", f"{float(row['mib']):.2f}"]
+        cells.append(", ".join(f"{float(row[f'expected_calibration_error{when}']):.3f}" for when in ("_before", "")))
+        body.append(cells)
+    head = ["point", *(cell for task in tasks for cell in (task, f"less {base}"))]
+    return table([*head, "ms, one", f"× {base}", f"× {base}, 32", "MFLOPs", "MiB", "ECE before, after"], body)

@@ -43,8 +43,8 @@ from components.studies.folders import LAST
 
 DOCS = Path("docs")
 FILLED = (
-    "adaptation", "comparisons", "default", "evaluations", "family", "findings", "green", "pixels", "recipe", "recurrent", "spaces", "studies",
-    "tutorial_verdict", "writing",
+    "adaptation", "comparisons", "default", "evaluations", "family", "findings", "green", "pixels", "recipe", "recurrent", "spaces",
+    "studies", "tutorial_verdict", "writing",
 )  # fmt: skip
 PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in FILLED), *sorted(Path("docs").glob("lecture_*.md")))
 PICTURES = {Path("docs/images/findings.svg"): picture, Path("docs/images/learnt.svg"): learnt}

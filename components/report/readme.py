@@ -209,6 +209,9 @@ TABLES = {
 }  # fmt: skip
 
 
+VERDICTS = {"higher": "beyond noise", "lower": "beyond noise", "not trained": "no verdict, as the models have hardly learned"}
+
+
 def score(model: str, start: str, task: str) -> str:
     """`0.697 ± 0.011`; of a baseline the start is `baseline`."""
     return spread(find("scores", model=model, init=start, task=task))
@@ -217,8 +220,7 @@ def score(model: str, start: str, task: str) -> str:
 def gain(model: str, against: str, task: str) -> str:
     """`+0.446 [+0.375, +0.518], beyond noise`."""
     row = find("gains", model=model, against=against, task=task)
-    verdict = "beyond noise" if row["verdict"] in ("higher", "lower") else row["verdict"]
-    return f"{interval(row, 'difference', 'low', 'high', '+')}, {verdict}"
+    return f"{interval(row, 'difference', 'low', 'high', '+')}, {VERDICTS.get(row['verdict'], row['verdict'])}"
 
 
 def learning(model: str, start: str, task: str, examples: str) -> str:
@@ -289,7 +291,7 @@ def effect(study: str, variant: str, measure: str, against: str = "") -> str:
     else:
         row = find(f"studies/{study}", variant=variant, milestone=LAST)
         less, verdict = interval(row, f"{measure}_difference", f"{measure}_low", f"{measure}_high", "+"), row[f"{measure}_verdict"]
-    return f"{less}, {'beyond noise' if verdict in ('higher', 'lower') else 'not beyond noise'}"
+    return f"{less}, {VERDICTS.get(verdict, verdict)}"
 
 
 def moved(pair: str) -> str:

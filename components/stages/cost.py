@@ -2,6 +2,7 @@
 
 import os
 import resource
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -34,16 +35,25 @@ ASLEEP_BEFORE = _seconds_asleep()
 """Sleep before this process began to work. Later sleep is no working time and costs no energy."""
 
 
+def _processes() -> int:
+    """How many processes did the work: those of a training's process group, which lives as long as they do."""
+    torch_distributed = sys.modules.get("torch.distributed")  # imported by all that train
+    return torch_distributed.get_world_size() if torch_distributed and torch_distributed.is_initialized() else 1
+
+
 def measured(params: Params, counted: dict[str, Any]) -> dict[str, float]:
-    """The cost of this process: seconds, tokens, flops, kwh, memory_mib, and of what trains gpus.
+    """The cost of a stage: seconds, tokens, flops, kwh, memory_mib, and of what trains gpus. Of a training with several
+    processes each counts as much as this one, since they do equal work.
 
     Args:
         counted: What the stage counted itself: tokens, flops, gpus, earlier_seconds (before a resume).
     """
     process, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_seconds = process.ru_utime + process.ru_stime + children.ru_utime + children.ru_stime
+    processes = _processes()
+    cpu_seconds = processes * (process.ru_utime + process.ru_stime + children.ru_utime + children.ru_stime)
     seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - process_start() - (_seconds_asleep() - ASLEEP_BEFORE)
-    gib = max(process.ru_maxrss, children.ru_maxrss) / 2**20  # in KiB on Linux; that of children is the largest child's
+    # in KiB on Linux; that of children is the largest child's
+    gib = processes * max(process.ru_maxrss, children.ru_maxrss) / 2**20
     kwh = energy_kwh(params.energy, seconds, cpu_seconds, gib, counted.get("gpus", 0))
     earlier = counted.get("earlier_seconds", 0.0)
     if earlier:

@@ -54,6 +54,9 @@ def measured(params: Params, counted: dict[str, Any]) -> dict[str, float]:
     seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - process_start() - (_seconds_asleep() - ASLEEP_BEFORE)
     # in KiB on Linux; that of children is the largest child's
     gib = processes * max(process.ru_maxrss, children.ru_maxrss) / 2**20
+    torch = sys.modules.get("torch")
+    if "gpus" not in counted and torch and torch.cuda.is_initialized():  # a training that diverged has counted nothing
+        counted = counted | {"gpus": processes}
     kwh = energy_kwh(params.energy, seconds, cpu_seconds, gib, counted.get("gpus", 0))
     earlier = counted.get("earlier_seconds", 0.0)
     if earlier:

@@ -24,6 +24,7 @@ from components.report.readme_results import (
     published_pairs,
     ranking,
     recipe_trials,
+    seed_grids,
     sentence_probes,
     solved,
     warmup,
@@ -43,8 +44,8 @@ from components.studies.folders import LAST
 
 DOCS = Path("docs")
 FILLED = (
-    "adaptation", "comparisons", "default", "evaluations", "family", "findings", "green", "pixels", "recipe", "recurrent", "spaces",
-    "studies", "tutorial_verdict", "writing",
+    "adaptation", "comparisons", "default", "evaluations", "family", "findings", "green", "pixels", "recipe", "recurrent", "search",
+    "spaces", "studies", "tutorial_verdict", "writing",
 )  # fmt: skip
 PAGES = (Path("README.md"), *(Path("docs", f"{name}.md") for name in FILLED), *sorted(Path("docs").glob("lecture_*.md")))
 PICTURES = {Path("docs/images/findings.svg"): picture, Path("docs/images/learnt.svg"): learnt}
@@ -206,6 +207,7 @@ TABLES = {
     "sentence_probes": sentence_probes, "attention": attention, "rates": rates, "warmup": warmup,
     "attention_cost": attention_cost, "babylm": babylm, "digits": digits, "captions": captions,
     "inverse_problems": inverse_problems, "recipe_trials": recipe_trials, "ranking": ranking, "efficiency": efficiency,
+    "seed_grids": seed_grids,
 }  # fmt: skip
 
 

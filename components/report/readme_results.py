@@ -2,7 +2,10 @@
 
 import re
 
-from components.report.markdown import RESULTS, find, interval, rows, spread, table
+from components.comparison.detection import LEVEL
+from components.comparison.verdicts import holm
+from components.report.markdown import REPORT, RESULTS, find, interval, rows, spread, table
+from components.stages.outputs import read_json
 
 
 def published_pairs() -> str:
@@ -214,3 +217,18 @@ def efficiency() -> str:
         body.append(cells)
     head = ["point", *(cell for task in tasks for cell in (task, f"less {base}"))]
     return table([*head, "ms, one", f"× {base}", f"× {base}, 32", "MFLOPs", "MiB", "ECE before, after"], body)
+
+
+def seed_grids() -> str:
+    """How much of the spread each kind of seed explains, and what the best of many trainings on dev is worth on test."""
+    body = []
+    for name, grid in read_json(REPORT / "seeds.json")["grids"].items():
+        cells = [name, f"{grid['dev_deviation']:.3f}"]
+        kinds = ("initialisation", "order")
+        for kind, p in zip(kinds, holm([grid[f"p_{kind}"] for kind in kinds]), strict=True):
+            beyond = "**" * (p < LEVEL)
+            cells.append(f"{beyond}{grid[f'{kind}_share']:.0%}{beyond}".replace("%", " %"))
+        cells += [f"{grid['best_dev']:.3f}, {grid['best_judged']:.3f}", f"{grid['judged_mean']:.3f}"]
+        body.append([*cells, interval(grid, "gain", "gain_low", "gain_high", "+")])
+    head = ["model and task", "deviation on dev", "initialisation", "order", "best on dev: dev, test", "one: test", "gain on test"]
+    return table(head, body)

@@ -434,6 +434,14 @@ MORE = {
             "search.space: pair joined does not fit the recipe of bert: decomposable_attention needs two separate texts",
         ),
         (
+            lambda raw: raw["models"]["elmo"].update(
+                architecture={"name": "recurrent", "num_layers": 2, "hidden_size": 16, "inner_size": 32, "max_length": 32},
+                objective={"name": "bptt"},
+            ),
+            "finetune.recipes.elmo: features mixes layers, and those of models.elmo differ in width; leave "
+            "models.elmo.architecture.inner_size out",
+        ),
+        (
             lambda raw: raw["search"].update(models=["elmo"], space={"method": {"choices": ["full", "lora"]}}),
             "search.space.method lora needs the blocks of a Transformer",
         ),

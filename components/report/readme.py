@@ -15,10 +15,12 @@ from components.report.readme_results import (
     attention,
     babylm,
     captions,
+    cove,
     diagnostics,
     digit,
     digits,
     efficiency,
+    frozen,
     inverse_problems,
     probes,
     published_pairs,
@@ -207,7 +209,7 @@ TABLES = {
     "sentence_probes": sentence_probes, "attention": attention, "rates": rates, "warmup": warmup,
     "attention_cost": attention_cost, "babylm": babylm, "digits": digits, "captions": captions,
     "inverse_problems": inverse_problems, "recipe_trials": recipe_trials, "ranking": ranking, "efficiency": efficiency,
-    "seed_grids": seed_grids,
+    "seed_grids": seed_grids, "cove": cove,
 }  # fmt: skip
 
 
@@ -336,7 +338,7 @@ FIGURES = {
     "probed": probed, "attended": attended,
     "right": right, "score": score, "gain": gain, "learning": learning, "calibration": calibration, "precision": precision,
     "unseen": unseen, "less_first": less_first, "moved": moved, "novel": novel, "spent": spent,
-    "digits": digit, "metric": metric, "solved": solved, "predicted": predicted,
+    "digits": digit, "frozen": frozen, "metric": metric, "solved": solved, "predicted": predicted,
 }  # fmt: skip
 
 

@@ -232,3 +232,27 @@ def seed_grids() -> str:
         body.append([*cells, interval(grid, "gain", "gain_low", "gain_high", "+")])
     head = ["model and task", "deviation on dev", "initialisation", "order", "best on dev: dev, test", "one: test", "gain on test"]
     return table(head, body)
+
+
+def cove() -> str:
+    """Frozen features of models that were trained on the same captions; bold where they are beyond noise ahead of both other starts."""
+    by_model: dict[str, dict[tuple[str, str], dict[str, str]]] = {}
+    for row in rows("cove", RESULTS):
+        by_model.setdefault(row["model"], {})[row["task"], row["init"]] = row
+    tasks, starts = ("stsb", "snli"), {"pretrained": "pre-trained", "token_vectors": "its token vectors", "random": "random weights"}
+    body = []
+    for model, of_model in by_model.items():
+        cells = [model.removeprefix("cove_").replace("_", " "), f"{int(of_model['stsb', 'pretrained']['tokens']) / 1e6:.2f} M"]
+        for task in tasks:
+            pretrained, *others = (of_model[task, start] for start in starts)
+            ahead = "**" * all(row["verdict"] == "higher" for row in others)
+            cells += [f"{ahead}{spread(pretrained)}{ahead}", *map(spread, others)]
+        body.append(cells)
+    names = {"stsb": "STS-B", "snli": "SNLI"}
+    return table(["training", "tokens", *(f"{names[task]}, {start}" for task in tasks for start in starts.values())], body)
+
+
+def frozen(training: str, task: str) -> str:
+    """Frozen features of a model of captions, and those of its architecture with random weights: `0.406 ± 0.010, 0.537 ± 0.009 random`."""
+    of_start = {start: find("cove", RESULTS, model=f"cove_{training}", task=task, init=start) for start in ("pretrained", "random")}
+    return f"{spread(of_start['pretrained'])}, {spread(of_start['random'])} random"

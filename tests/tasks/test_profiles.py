@@ -89,11 +89,15 @@ def test_each_of_the_spaces_is_of_text_that_the_profile_brings(file, name, secti
     assert profiles.merge(name, ".") == [f"params.yaml already contains all of {name}"]
 
 
+COVE = [f"cove_{training}" for training in ("masked", "left_to_right", "denoising", "translation", "gru")]
+
+
 @pytest.mark.parametrize(
-    ("name", "models"), [("images_files", ["image_gpt", "image_bert"]), ("patches_files", ["patch_bert", "patch_bert_long"])]
+    ("name", "models"),
+    [("images_files", ["image_gpt", "image_bert"]), ("patches_files", ["patch_bert", "patch_bert_long"]), ("cove_files", COVE)],
 )
-def test_images_need_no_more_than_a_source(file, name, models):
-    """A model of pixels is any model of text; the recipes of the default's models stay, which the studies need."""
+def test_models_bring_recipes_of_their_own(file, name, models):
+    """The recipes of the default's models stay, which the studies need."""
     before = params.load(file)
     changes = profiles.merge(name, ".")
     checked = params.load(file)
@@ -129,7 +133,7 @@ def test_the_benchmarks_name_these_tasks(file):
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
-        ("nope", None, r"no profile 'nope' \(there are: attention_files, babylm_files, diagnostics_files, glue, "),
+        ("nope", None, r"no profile 'nope' \(there are: attention_files, babylm_files, cove_files, diagnostics_files, glue, "),
         ("glue_files", None, "profile glue_files reads local files: give their folder with --data"),
         ("glue", ".", "profile glue reads no local files; leave --data out"),
         ("glue_files", "nowhere", "--data nowhere: no such folder"),

@@ -34,6 +34,11 @@ class ArchitectureBlock(Block):
         """Whether layers share weights."""
         return False
 
+    @property
+    def sets_widths_apart(self) -> str:
+        """The setting by which layers differ in width, so that no method can mix them; empty where all are equally wide."""
+        return ""
+
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "geglu", "swiglu"]
 """GELU by the error function, or its tanh approximation, with which GPT-2 and Google's BERT were trained. The last two are

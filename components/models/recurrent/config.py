@@ -42,6 +42,10 @@ class RecurrentArchitecture(ArchitectureBlock):
     weight_dropout: Dropout = 0.5
     """Dropout of the hidden-to-hidden matrices, drawn once per batch (Wan et al. 2013)."""
 
+    @property
+    def sets_widths_apart(self) -> str:
+        return "inner_size" if self.inner_size not in (None, self.hidden_size) else ""
+
     @model_validator(mode="after")
     def inner_layers_exist(self):
         if self.inner_size and self.num_layers == 1:

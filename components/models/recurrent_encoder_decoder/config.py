@@ -36,6 +36,10 @@ class RecurrentEncoderDecoderArchitecture(ArchitectureBlock):
     dropout: Dropout = 0.1
     """Dropout of the token vectors, between layers and before the output, not from state to state (Zaremba et al. 2014)."""
 
+    @property
+    def sets_widths_apart(self) -> str:
+        return "embedding_size" if self.embedding_size not in (None, self.hidden_size) else ""
+
     @model_validator(mode="after")
     def width_is_even(self):
         if self.hidden_size % 2:

@@ -235,7 +235,7 @@ def seed_grids() -> str:
 
 
 def cove() -> str:
-    """Frozen features of models that were trained on the same captions; bold where they are beyond noise ahead of both other starts."""
+    """Frozen features of models that were trained on the same captions; bold where they are beyond noise ahead of random weights."""
     by_model: dict[str, dict[tuple[str, str], dict[str, str]]] = {}
     for row in rows("cove", RESULTS):
         by_model.setdefault(row["model"], {})[row["task"], row["init"]] = row
@@ -244,9 +244,9 @@ def cove() -> str:
     for model, of_model in by_model.items():
         cells = [model.removeprefix("cove_").replace("_", " "), f"{int(of_model['stsb', 'pretrained']['tokens']) / 1e6:.2f} M"]
         for task in tasks:
-            pretrained, *others = (of_model[task, start] for start in starts)
-            ahead = "**" * all(row["verdict"] == "higher" for row in others)
-            cells += [f"{ahead}{spread(pretrained)}{ahead}", *map(spread, others)]
+            pretrained, token_vectors, random = (of_model[task, start] for start in starts)
+            ahead = "**" * (random["verdict"] == "higher")
+            cells += [f"{ahead}{spread(pretrained)}{ahead}", spread(token_vectors), spread(random)]
         body.append(cells)
     names = {"stsb": "STS-B", "snli": "SNLI"}
     return table(["training", "tokens", *(f"{names[task]}, {start}" for task in tasks for start in starts.values())], body)

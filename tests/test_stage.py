@@ -14,6 +14,7 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 from safetensors.torch import save_file
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from components import params, tasks
 from components.core import storage
@@ -133,6 +134,19 @@ def test_a_night_that_the_machine_slept_through_is_no_work(monkeypatch):
     after = cost.measured(settings, {"gpus": 1})
     assert after["gpus"] == 1 and "gpus" not in cost.measured(settings, {})
     assert 0 <= after["seconds"] - before["seconds"] < 60 and after["kwh"] < before["kwh"] * 1.5
+
+
+def test_each_process_of_a_training_costs_as_much():
+    """Of two processes that train by their CPUs the first one's energy and memory alone was counted."""
+    settings = params.check(tiny_params())
+    one = cost.measured(settings, {})
+    torch.distributed.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
+    try:
+        four = cost.measured(settings, {})
+    finally:
+        torch.distributed.destroy_process_group()
+    assert four["processes"] == 4 and four["memory_mib"] >= 4 * one["memory_mib"] - 4
+    assert four["kwh"] > 3.9 * one["kwh"]
 
 
 @pytest.fixture

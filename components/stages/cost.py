@@ -42,8 +42,8 @@ def _processes() -> int:
 
 
 def measured(params: Params, counted: dict[str, Any]) -> dict[str, float]:
-    """The cost of a stage: seconds, tokens, flops, kwh, memory_mib, and of what trains gpus. Of a training with several
-    processes each counts as much as this one, since they do equal work.
+    """The cost of a stage: seconds, tokens, flops, kwh, memory_mib, and of what trains gpus. A training with several
+    `processes` says how many, and each counts as much as this one, since they do equal work.
 
     Args:
         counted: What the stage counted itself: tokens, flops, gpus, earlier_seconds (before a resume).
@@ -64,5 +64,5 @@ def measured(params: Params, counted: dict[str, Any]) -> dict[str, float]:
     return {
         "seconds": round(seconds + earlier, 2), "tokens": counted.get("tokens", 0), "flops": counted.get("flops", 0),
         "kwh": float(f"{kwh:.4g}"), "memory_mib": round(gib * 2**10),
-        **{key: counted[key] for key in ("gpus",) if key in counted},
+        **{key: counted[key] for key in ("gpus",) if key in counted}, **({"processes": processes} if processes > 1 else {}),
     }  # fmt: skip

@@ -149,7 +149,8 @@ class Build:
 
     def _end(self, said: str) -> None:
         """Stop what runs, and note how it ended. Another Ctrl-C ends the waiting, and nothing else."""
-        with _ignoring(signal.SIGTERM), processes.ctrl_c_again() as hurried:
+        # who cancels a flow often tells it twice, by Ctrl-C and by Prefect's SIGTERM
+        with processes.handled(signal.SIGTERM, signal.SIG_IGN), processes.ctrl_c_again() as hurried:
             if said:
                 terminal.say(said, "yellow")
             runner.stop_all(hurried)
@@ -224,16 +225,6 @@ class Build:
             terminal.ended(name, f"done in {result.seconds:.1f} s" * (result.state == "Completed"), terminal.STATES["done"], *count)
         else:
             terminal.ended(name, f"{result.state.lower()}: {result.message}", style, *count)
-
-
-@contextmanager
-def _ignoring(number: signal.Signals) -> Iterator[None]:
-    """No such signal cuts the stopping of stages short: who cancels a flow often tells it twice, by Ctrl-C and by Prefect."""
-    before = signal.signal(number, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
 
 
 @contextmanager

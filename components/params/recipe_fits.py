@@ -4,7 +4,7 @@ Each check raises ValueError with the place and the way to mend it.
 """
 
 from components.models.common.config import ArchitectureBlock
-from components.params.recipes import ATTACHED, IN_WORDS, MIXING, ONE_LAYER, TUNED, Recipe
+from components.params.recipes import ATTACHED, IN_WORDS, ONE_LAYER, Recipe
 from components.params.tasks import Task
 from components.params.ways import SMALLER
 
@@ -23,10 +23,9 @@ def recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe:
         raise ValueError(
             f"{place}.method bitfit tunes biases, and {model}.architecture.biases is false; take another method"
         )
-    mixes = recipe.method if recipe.method in MIXING else recipe.head if recipe.method in TUNED and recipe.head in MIXING else ""
-    if mixes and (setting := architecture.sets_widths_apart):
+    if recipe.mixes and (setting := architecture.sets_widths_apart):
         raise ValueError(
-            f"{place}: {mixes} mixes layers, and those of {model} differ in width; leave {model}.architecture.{setting} out, or "
+            f"{place}: {recipe.mixes} mixes layers, and those of {model} differ in width; leave {model}.architecture.{setting} out, or "
             "take a method and head that read the last layer (method full, head pooled or concat)"
         )
     if recipe.method in ONE_LAYER and not -1 <= recipe.layer <= architecture.num_layers:

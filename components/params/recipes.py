@@ -174,7 +174,7 @@ class Recipe(Block):
             if self.method not in methods and self.differs(name):
                 why = f"it needs {' or '.join(methods)}"
                 raise ValueError(f"{name} has no effect with method {self.method}: {why}; leave it out")
-        if not self.normalise_layers and self.method not in MIXING and not (self.head in MIXING and self.method in TUNED):
+        if not self.normalise_layers and not self.mixes:
             raise ValueError(f"normalise_layers has no effect under method {self.method}, head {self.head}: leave it out")
         if "token_vectors" in self.starts and self.starts["token_vectors"].embedding_scale != 1:
             raise ValueError(
@@ -203,6 +203,12 @@ class Recipe(Block):
     def embedding_scale(self, init: str) -> float:
         """The factor by which token vectors are multiplied before training."""
         return self.starts[init].embedding_scale if init in self.starts else 1.0
+
+    @property
+    def mixes(self) -> str:
+        """The method or the head that mixes layers; empty where none does."""
+        used = (self.method, self.head) if self.method in TUNED else (self.method,)
+        return next((name for name in used if name in MIXING), "")
 
     def idle(self, kinds: Collection[str]) -> str | None:
         """A setting that has no effect on any task of these kinds, and what it needs."""

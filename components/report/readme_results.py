@@ -239,7 +239,8 @@ def cove() -> str:
     by_model: dict[str, dict[tuple[str, str], dict[str, str]]] = {}
     for row in rows("cove", RESULTS):
         by_model.setdefault(row["model"], {})[row["task"], row["init"]] = row
-    tasks, starts = ("stsb", "snli"), {"pretrained": "pre-trained", "token_vectors": "its token vectors", "random": "random weights"}
+    tasks = {"stsb": "STS-B", "snli": "SNLI"}
+    starts = {"pretrained": "pre-trained", "token_vectors": "its token vectors", "random": "random weights"}
     body = []
     for model, of_model in by_model.items():
         cells = [model.removeprefix("cove_").replace("_", " "), f"{int(of_model['stsb', 'pretrained']['tokens']) / 1e6:.2f} M"]
@@ -248,8 +249,7 @@ def cove() -> str:
             ahead = "**" * (random["verdict"] == "higher")
             cells += [f"{ahead}{spread(pretrained)}{ahead}", spread(token_vectors), spread(random)]
         body.append(cells)
-    names = {"stsb": "STS-B", "snli": "SNLI"}
-    return table(["training", "tokens", *(f"{names[task]}, {start}" for task in tasks for start in starts.values())], body)
+    return table(["training", "tokens", *(f"{task}, {start}" for task in tasks.values() for start in starts.values())], body)
 
 
 def frozen(training: str, task: str) -> str:

@@ -78,17 +78,24 @@ def _alive(process: psutil.Process) -> bool:
 
 
 @contextmanager
+def handled(number: signal.Signals, handler: signal.Handlers | Callable[..., None]) -> Iterator[None]:
+    """For some time, another handler of a signal."""
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@contextmanager
 def ctrl_c_again() -> Iterator[Callable[[], bool]]:
     """For the time in which all is stopped: whether Ctrl-C was pressed once more. It raises nothing here.
 
     An exception that a signal raises within `threading` can leave a lock taken for good, and who waits for it hangs.
     """
     pressed: list[bool] = []
-    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
-    try:
+    with handled(signal.SIGINT, lambda *_: pressed.append(True)):
         yield lambda: bool(pressed)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def stop(leaders: Iterable[int], ladder: Ladder, hurried: Callable[[], bool] = lambda: False) -> None:

@@ -121,10 +121,9 @@ class PoolRuns:
             left = [run_id for run_id in running if hurried() or not self._cancelled(run_id)]
             end = time.monotonic() + 60
             for run_id, sent in running.items():
-                if run_id not in left:
-                    while not sent.ended.wait(0.2) and time.monotonic() < end and not hurried():
-                        pass
-                    left += [run_id] * (not sent.ended.is_set())
+                while run_id not in left and not sent.ended.wait(0.2):
+                    if time.monotonic() >= end or hurried():
+                        left.append(run_id)
             if left:
                 where = ", ".join(sorted({running[run_id].worker or "no worker yet" for run_id in left}))
                 some = terminal.number(len(left), "stage")

@@ -1,5 +1,5 @@
 """Variants of params.yaml, each in its own git worktree.
 
 `overrides` makes the variants, `checkout` reads the checkout that they start from, `worktree` runs one in a worktree,
-`sweep` several at once, `experiments` compares them.
+`sweep` several at once, `sides` reads what came out, `experiments` compares it.
 """

@@ -1,203 +1,19 @@
 """Comparison of two experiments: the params that differ, the scores with their intervals, the cost."""
 
-import io
 import json
 import os
 import statistics
-import tarfile
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from dvc.repo import Repo
-from ruamel.yaml import YAML
-
-from components import params
-from components.core.config import named_blocks
-from components.core.errors import SesameError
-from components.core.tracking import flatten
 from components.finetune.stages import spread
 from components.stages import registry
 from components.stages.outputs import METRICS
 from pipelines import terminal
-from pipelines.execution import graph
-from pipelines.worktrees import checkout
+from pipelines.worktrees.sides import ABSENT, WORKSPACE, Side, read
 
-WORKSPACE = "workspace"
-READ = (str(params.FILE), str(params.STUDIES), str(params.STUDY_FOLDER), "dvc.lock", str(METRICS))
-"""What is read of a commit: files, and a folder of files."""
-Key = tuple[str, str, str, str, str, str]
-"""model, task, method (a recipe of `adapt`, or a baseline), start, split, metric"""
-ABSENT = object()
-"""In place of a value that is not written: another thing than a written `null`."""
 LOSSES = ("loss", "perplexity")
 CELL = 60
 """Characters of a value in a table."""
-
-
-@dataclass(frozen=True)
-class Side:
-    """The files of an experiment, of a commit, or of this folder."""
-
-    name: str
-    params: dict[str, Any]
-    """By file and path, `params.yaml models.bert.seed`."""
-    locked: dict[str, dict]
-    """Stage -> what dvc.lock says of it."""
-    metrics: dict[tuple[str, str], dict]
-    """(stage, name) -> the figures that it wrote."""
-
-    @property
-    def scores(self) -> dict[Key, list[float | None]]:
-        """Each seed's value of every metric on every split."""
-        from components.report import tables
-
-        return {
-            _key(about, split, metric): figures["values"]
-            for about, splits in tables.parts(self.metrics)
-            for split, metrics in splits.items() if isinstance(metrics, dict)
-            for metric, figures in metrics.items() if isinstance(figures, dict) and "values" in figures
-        }  # fmt: skip
-
-    @property
-    def reported(self) -> list[Key]:
-        """The scores that the tables show: of each task's metric, on its split."""
-        from components.report import tables
-
-        return [_key(about, about["split"], about["metric"]) for about, _ in tables.parts(self.metrics)]
-
-    def examples_of(self, task: str, split: str, settings: dict) -> tuple | None:
-        """What a score is asked of: the examples of a split, and how many of them are taken; None where it is not known."""
-        folders = (out for stage in self.locked.values() for out in stage.get("outs", ()) if out["path"] == f"data/tasks/{task}")
-        if (folder := next(folders, None)) is None or "eval_examples" not in settings:
-            return None
-        md5 = folder["md5"]
-        with suppress(FileNotFoundError, ValueError):  # a folder in DVC's cache is a list of its files: train may differ
-            md5 = next((one["md5"] for one in json.loads(_cached(md5).read_bytes()) if one["relpath"] == f"{split}.jsonl"), md5)
-        taken = settings["eval_examples"]
-        return md5, taken.get(split) if isinstance(taken, dict) else taken
-
-    @property
-    def examples(self) -> dict[Key, tuple | None]:
-        """Of each score what it is asked of."""
-        from components.report import tables
-
-        return {
-            _key(about, about["split"], about["metric"]): self.examples_of(about["task"], about["split"], about.get("settings", {}))
-            for about, _ in tables.parts(self.metrics)
-        }
-
-    def losses_of(self, model: str) -> tuple | None:
-        """What the losses of a pre-training are asked of: text and tokenizer, objective, length of rows; None where it is
-        not known."""
-        settings = self.metrics.get(("pretrain", model), {}).get("settings")
-        inputs = self.locked.get(f"pretrain@{model}", {}).get("deps", ())
-        read = [one.get("md5") for one in inputs if one["path"].startswith("data/encoded/")]
-        return (read, settings["objective"], settings["architecture"]["max_length"]) if settings and read else None
-
-    def bits_of(self, model: str) -> tuple | None:
-        """What the bits per byte of a pre-training are asked of. From left to right they compare across tokenizers: text, whether capitals
-        are in it, and the way of reading. Of other models they are those of their targets, and compare as losses do; None where it is not
-        known."""
-        settings = self.metrics.get(("pretrain", model), {}).get("settings")
-        family = named_blocks(params.Architecture).get(settings["architecture"]["name"]) if settings else None  # of another version: None
-        reads = family and family.reads
-        if reads not in ("left_to_right", "recurrent"):
-            return self.losses_of(model)
-        inputs = self.locked.get(f"encode@{settings['encoding']}", {}).get("deps", ())
-        text = [one.get("md5") for one in inputs if one["path"].startswith("data/corpora/")]
-        tokenizer = next((one["path"].split("/")[2] for one in inputs if one["path"].startswith("data/tokenizers/")), None)
-        lowercase = self.metrics.get(("tokenizer", tokenizer), {}).get("settings", {}).get("lowercase")
-        return (text, lowercase, reads) if text else None
-
-    def cost(self, key: str) -> float:
-        """Of all stages together: seconds, tokens, flops or kwh."""
-        return sum(figures["cost"][key] for figures in self.metrics.values() if "cost" in figures)
-
-
-def _key(about: dict, split: str, metric: str) -> Key:
-    return about["model"], about["task"], about["method"], about["init"], split, metric
-
-
-def read(name: str) -> Side:
-    """A side by its name. Raises SesameError where there is no such experiment or commit."""
-
-    files = dict(_here() if name == WORKSPACE else _committed(_commit(name)))
-    if "params.yaml" not in files:
-        raise SesameError(f"{name} has no params.yaml; name an experiment or commit of this project")
-    locked = (YAML(typ="safe").load(files.get("dvc.lock", b"")) or {}).get("stages", {})
-    raw = {Path(path): params.parse(text, f"{path} of {name}") for path, text in files.items() if path.endswith(".yaml")}
-    # each file apart, since both have sections of the same name
-    written = {f"{path}  {key}": value for path, part in raw.items() if isinstance(part, dict) for key, value in flatten(part).items()}
-    try:
-        kept = json.loads(files.get(str(METRICS), b"{}"))
-    except ValueError:
-        raise SesameError(
-            f"{METRICS} of {name} is not valid JSON (a merge conflict, or cut off): run `sesame run "
-            "report` to write it again"
-        ) from None
-    try:
-        checked = params.check(raw[params.FILE], f"{params.FILE} of {name}", params.joined(raw))
-        declared = registry.reported(checked)
-        if name == WORKSPACE:  # params may have been edited since the last report
-            kept = registry.declared_now(checked, kept)
-    except SesameError:
-        terminal.say(
-            f"params.yaml of {name} is not valid in this version; all stages with figures there are compared", "yellow"
-        )
-        declared = [tuple(stage.split("@")) for stage in {**locked, **kept} if "@" in stage]
-    figures = {
-        (stage, item): _figures(locked.get(f"{stage}@{item}", {}), kept.get(f"{stage}@{item}"), name)
-        for stage, item in declared
-    }
-    return Side(name, written, locked, {key: measured for key, measured in figures.items() if measured})
-
-
-def _figures(entry: dict, kept: dict | None, side: str) -> dict | None:
-    """The metrics of a stage: its file here, or what dvc.lock of a commit names in DVC's cache; else the copy of the report."""
-    for out in entry.get("outs", ()):
-        if out["path"].startswith("data/metrics/"):
-            path = Path(out["path"]) if side == WORKSPACE else _cached(out["md5"])
-            with suppress(FileNotFoundError, ValueError):
-                return json.loads(path.read_bytes())
-    return kept
-
-
-@cache
-def _cache_folder() -> Path:
-    return Path(Repo().cache.local.path)
-
-
-def _cached(md5: str) -> Path:
-    """Where DVC's cache has a file."""
-    return _cache_folder() / md5[:2] / md5[2:]
-
-
-def _commit(name: str) -> str:
-    """Of an experiment the newest commit of this name, else what git makes of it."""
-    refs = checkout.experiments()
-    try:
-        return checkout.git("rev-parse", "--verify", "--quiet", f"{refs.get(name, name)}^{{commit}}").decode().strip()
-    except SesameError:
-        known = ", ".join(refs) or "none"
-        raise SesameError(
-            f"no experiment or commit {name!r} (experiments: {known}; `{WORKSPACE}` means the files in this folder)"
-        ) from None
-
-
-def _committed(commit: str) -> Iterator[tuple[str, bytes]]:
-    there = checkout.git("ls-tree", "--name-only", commit, "--", *READ).decode().split()
-    with tarfile.open(fileobj=io.BytesIO(checkout.git("archive", commit, "--", *there))) as archive:
-        yield from ((member.name, archive.extractfile(member).read()) for member in archive if member.isfile())
-
-
-def _here() -> Iterator[tuple[str, bytes]]:
-    for path in (*params.files(), Path("dvc.lock"), METRICS):
-        if path.is_file():
-            yield str(path), path.read_bytes()
 
 
 def interval(a: list[float | None], b: list[float | None]) -> tuple[float, float] | None:
@@ -213,8 +29,6 @@ def interval(a: list[float | None], b: list[float | None]) -> tuple[float, float
 def show(name: str, other: str) -> None:
     """Print how an experiment differs from another; every difference is the first minus the second."""
     a, b = read(name), read(other)
-    if WORKSPACE in (name, other):
-        _say_if_stale(a if name == WORKSPACE else b)
     keys = sorted(a.params.keys() | b.params.keys())
     values = [(key, a.params.get(key, ABSENT), b.params.get(key, ABSENT)) for key in keys]
     rows = [[key, *_cells(ours, theirs)] for key, ours, theirs in values if ours != theirs]
@@ -225,12 +39,17 @@ def show(name: str, other: str) -> None:
     if not (a.metrics and b.metrics):
         terminal.say(f"{name if not a.metrics else other} has no figures to compare: neither DVC's cache nor {METRICS} has any")
         return
+    for side in (a, b):
+        _say_stale(side)
+    left_out = a.stale | b.stale
+    a, b = a.without(left_out), b.without(left_out)
     _scores(a, b)
     _pretraining(a, b)
+    _tables(a, b)
     cost = {key: (a.cost(key), b.cost(key)) for key in ("seconds", "tokens", "flops", "kwh")}
     costs = [[key, _figure(ours), _figure(theirs), f"{ours / theirs:.2f}" if theirs else "–"] for key, (ours, theirs) in cost.items()]
     terminal.say("")
-    terminal.table(["cost of all stages", name, other, f"{name} / {other}"], costs)
+    terminal.table([f"cost of {'the other' if left_out else 'all'} stages", name, other, f"{name} / {other}"], costs)
     if elsewhere := sorted(stage for stage in a.locked.keys() & b.locked.keys() if _elsewhere(a.locked[stage], b.locked[stage])):
         terminal.say(
             f"same inputs but different outputs: {terminal.some(elsewhere)}; "
@@ -239,12 +58,12 @@ def show(name: str, other: str) -> None:
         )
 
 
-def _say_if_stale(workspace: Side) -> None:
-    """Edited params stand beside the figures of the last run."""
-    try:
-        graph.say_stale(["@".join(key) for key in workspace.metrics], "figures of the workspace are of earlier ones")
-    except SesameError as error:
-        terminal.say(f"figures of the workspace may be of earlier params: {error}", "yellow")
+def _say_stale(side: Side) -> None:
+    """Edited params stand beside the figures of an earlier run."""
+    if stale := sorted("@".join(key) for key in side.stale):
+        have, its, them = ("has", "its", "it") if len(stale) == 1 else ("have", "their", "them")
+        whose = "the current params and code" if side.name == WORKSPACE else f"the params of {side.name}"
+        terminal.say(f"{terminal.some(stale)} {have} not run with {whose}, so {its} figures are left out: run {them} first", "yellow")
 
 
 def _scores(a: Side, b: Side) -> None:
@@ -308,6 +127,28 @@ def _pretraining(a: Side, b: Side) -> None:
             f"bits per byte of {', '.join(unlike_bits)} don't compare: the two sides have another text, letter case or way of reading. "
             "They compare across tokenizers, from left to right"
         )
+
+
+SHOWN = ("finetune", "adapt", "baseline", "pretrain")
+"""Stages whose figures have rows and differences of their own above."""
+
+
+def _tables(a: Side, b: Side) -> None:
+    """Print what the other stages show of their figures (evaluations, alignments, translations ...), where it differs."""
+    for stage in registry.stages().values():
+        if stage.table is None or stage.name in SHOWN:
+            continue
+        columns, rows = [], []
+        for key in dict.fromkeys((*a.metrics, *b.metrics)):
+            if key[0] != stage.name:
+                continue
+            tables = [stage.table({key: side.metrics[key]} if key in side.metrics else {}) for side in (a, b)]
+            columns = [column for column in tables[0].columns if column not in ("seconds", "tokens/s")]  # others in each run
+            ours, theirs = ([row[: len(columns)] for row in table.rows] for table in tables)
+            rows += [[a.name, *row] for row in ours if row not in theirs] + [[b.name, *row] for row in theirs if row not in ours]
+        if rows:
+            terminal.say("")
+            terminal.table([stage.name, *columns], rows)
 
 
 TIMED = ("data/metrics/", "data/curves/", "data/report/")

@@ -109,6 +109,21 @@ def test_each_metric_is_subtracted_from_itself(shown):
     assert "f1 0.560 ± 0.014 (2) 0.460 ± 0.014 (2) +0.100" in said
 
 
+def test_what_other_stages_show_is_compared_too(shown):
+    """Evaluations of models without tuning, alignments, generated text: rows that differ, but for the time that they took."""
+
+    def asked(name: str, score: float, seconds: float) -> experiments.Side:
+        pairs = {"measure": "accuracy", "score": score, "error": 0.01, "random": {"mean": 0.5}, "items": 1200, "cost": COST}
+        derived = {"parameters": 10, "tokens": 20, "loss": 3.0, "perplexity": 20.0, "bits_per_byte": 1.0, "cost": COST | {"seconds": seconds}}
+        return experiments.Side(name, {}, {}, {("evaluate", "gpt-pairs"): pairs, ("derive", "small"): derived})
+
+    said = shown(asked("a", 0.9, 5), asked("b", 0.8, 9))
+    assert "evaluate model evaluation measure score ± error random weights best reference items" in said
+    assert "a gpt pairs accuracy 0.900 ± 0.010 0.500 – 1,200 b gpt pairs accuracy 0.800 ± 0.010" in said
+    assert "derive model" not in said, "only its seconds differ"
+    assert "evaluate" not in shown(asked("a", 0.9, 5), asked("b", 0.9, 9))
+
+
 def test_scores_on_other_examples_have_no_difference(shown):
     def judged(name: str, value: float, md5: str, examples: int) -> experiments.Side:
         task = {"model": "bert", "task": "same", "method": "full", "derived": [], "metric": "accuracy", "split": "test"}

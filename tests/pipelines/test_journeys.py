@@ -337,6 +337,21 @@ def test_sesame_exp_diff_tells_of_the_one_line(journey):
     assert "different outputs" not in said
 
 
+def test_figures_of_earlier_params_are_not_those_of_a_commit(journey):
+    """An edit that is committed before it runs, and an experiment of DVC's that ran one target."""
+    edit(journey, put("finetune.recipes.gpt.epochs", 7))
+    git(journey.path, "commit", "-qam", "edited")
+    said = " ".join(journey.sesame("exp", "diff", "HEAD", "HEAD~1", COLUMNS="200").split())
+    assert "params.yaml finetune.recipes.gpt.epochs 7" in said
+    assert "finetune@gpt-same has not run with the params of HEAD, so its figures are left out: run it first" in said
+    before = int(re.search(r"scores that are the same: (\d+)", journey.sesame("exp", "diff", "HEAD~1", "HEAD~1"))[1])
+    assert f"scores that are the same: {before - 2} " in said and "cost of the other stages" in said, "gpt has two starts"
+    dvc(journey, "exp", "run", "-q", "-n", "one", "-S", "models.gpt.optimizer.learning_rate=0.02", "generate@gpt")
+    said = " ".join(journey.sesame("exp", "diff", "one", "HEAD~1", COLUMNS="200").split())
+    assert "derive@gpt_short, finetune@gpt-same, sample@gpt have not run with the params of one" in said, said
+    assert "pre-training one HEAD~1" in said
+
+
 @pytest.mark.parametrize("damage", ["<<<<<<< HEAD\n{}\n=======\n", '{"cost": {"sec', ""])
 def test_a_damaged_figure_keeps_no_stage_from_running(journey, damage):
     """A merge conflict, a cut, an empty file: plan and run work, and the stage that wrote it brings it back."""

@@ -38,7 +38,8 @@ def rows(
 def trajectories(
     words: list[str], periods: list[str], spaces: dict[str, Space], aligned: dict[str, np.ndarray], index: dict[str, dict[str, int]]
 ) -> list[dict]:  # fmt: skip
-    """The position of each of the `words` in each period, and the last positions of its neighbours in the first and the last period.
+    """The position of each of the `words` in each period, and the last position of each of its neighbours in the first and the last
+    period: where a word is no longer used, that in the newest period which has it.
 
     The axes are the two principal axes of these points (Hamilton et al. 2016, figure 1, with t-SNE). `of` is the word whose neighbour a
     word is; `period` is empty for neighbours.
@@ -48,8 +49,8 @@ def trajectories(
     for word in words:
         near = [evaluate.nearest_words(aligned[p], spaces[p].words, [index[p][word]], NEAR)[0].split() for p in (periods[0], last)]
         for other in dict.fromkeys(sum(near, [])):
-            if other in index[last]:
-                points.append((other, word, "", aligned[last][index[last][other]]))
+            newest = next(period for period in reversed(periods) if other in index[period])
+            points.append((other, word, "", aligned[newest][index[newest][other]]))
     positions = _two_axes(np.stack([vector for *_, vector in points])) if points else np.zeros((0, 2))
     return [
         {"word": word, "of": of, "period": period, "x": round(float(x), 4), "y": round(float(y), 4)}

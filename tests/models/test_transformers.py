@@ -18,10 +18,12 @@ from tokenizers import pre_tokenizers, processors, trainers
 from typer.testing import CliRunner
 
 from components import params
+from components.core import storage
 from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.derive.checkpoints import __main__ as stage
 from components.derive.checkpoints import export, hub, parity, pieces
+from components.derive.checkpoints.card import licences_of
 from components.generate import filling, writing
 from components.models import holes as model_holes
 from components.models import store
@@ -32,6 +34,7 @@ from components.models.decoder.config import DecoderArchitecture
 from components.models.encoder.config import EncoderArchitecture
 from components.models.xlnet.config import XLNetArchitecture
 from components.params import Greedy
+from components.stages import registry
 from components.text import sources, tokenizer
 from components.text.sources import download
 from components.text.tokenizer import MASK
@@ -902,7 +905,7 @@ def test_the_kinds_of_debertas_attention_stand_in_any_order():
     assert deberta.sort_attention({"pos_att_type": "c2p"})["pos_att_type"] == ["c2p"], "which is another model, and refused"
 
 
-def test_an_export_has_a_card_with_its_licence(given, project):
+def test_an_export_has_a_card_with_its_licence(given, project, capsys):
     """That of the weights from elsewhere, or of the text that it was trained on."""
     bring(given("bert"))
     weights = {"family": "encoder", "licence": "MIT", "source": {"kind": "files", "paths": ["x"]}}
@@ -920,6 +923,13 @@ def test_an_export_has_a_card_with_its_licence(given, project):
     folder, _ = export.export("bert")
     card = (folder / "README.md").read_text()
     assert "CC BY-SA 4.0, CC0" in card and "1. by pretrained objective mlm tokens 1,000 flops 5" in card
+    # params.yaml names the texts of the model only as long as it is the one that the model was made by
+    entry = registry.entry(params.load(), "pretrain", "bert")
+    for ran_with, licence in ((entry.settings, "CC BY-SA 4.0, CC0"), (entry.settings | {"encoding": "another"}, "not stated")):
+        storage.write_json(storage.metrics_path("pretrain", "bert"), {"settings": ran_with})
+        folder, _ = export.export("bert", Path("data/export", licence))
+        assert f"texts it was made of: {licence}." in (folder / "README.md").read_text()
+    assert "states no licence: pretrain@bert ran with other params than params.yaml has now" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("by", [{"name": "tuned"}, {"name": "multitask", "tasks": ["same", "other"]}])
@@ -935,8 +945,8 @@ def test_a_licence_of_each_task_that_a_model_was_tuned_on(project, by):
     }
     raw["mixes"]["tiny"]["tasks"] = []
     YAML().dump(raw, project / "params.yaml")
-    assert export.licences_of("smaller") == ["MIT", *(["CC0"] if several else []), "CC BY-NC"]
-    assert export.licences_of("gpt") == ["MIT"]
+    assert licences_of("smaller") == ["MIT", *(["CC0"] if several else []), "CC BY-NC"]
+    assert licences_of("gpt") == ["MIT"]
 
 
 def test_the_command(ours):

@@ -114,7 +114,8 @@ def test_what_other_stages_show_is_compared_too(shown):
 
     def asked(name: str, score: float, seconds: float) -> experiments.Side:
         pairs = {"measure": "accuracy", "score": score, "error": 0.01, "random": {"mean": 0.5}, "items": 1200, "cost": COST}
-        derived = {"parameters": 10, "tokens": 20, "loss": 3.0, "perplexity": 20.0, "bits_per_byte": 1.0, "cost": COST | {"seconds": seconds}}
+        derived = {"parameters": 10, "tokens": 20, "loss": 3.0, "perplexity": 20.0, "bits_per_byte": 1.0}
+        derived["cost"] = COST | {"seconds": seconds}
         return experiments.Side(name, {}, {}, {("evaluate", "gpt-pairs"): pairs, ("derive", "small"): derived})
 
     said = shown(asked("a", 0.9, 5), asked("b", 0.8, 9))

@@ -78,6 +78,20 @@ def test_a_word_that_goes_from_one_sense_to_another(centuries, onto):
     assert {"w1", "w2"} <= {row["word"] for row in drawn if not row["period"]}
 
 
+def test_a_neighbour_that_is_no_longer_used_is_drawn_where_it_last_was(centuries):
+    """`w1`, beside which `w7` began, is in no text of the last period, and the other neighbours stay where they are."""
+    folder = Path("data/vectors", PERIODS[-1])
+    vectors, left = np.load(folder / "vectors.npy"), [i for i in range(300) if i != 1]
+    save(Space([WORDS[i] for i in left], np.arange(3000, 10, -10), vectors[left]), folder)
+    told(words=["w7"])
+    near = rows("data/align/own/trajectories.csv")[0]["neighbours"].split()
+    drawn = rows("data/align/own/places.csv")
+    assert near[0] == "w1"
+    at = {(row["word"], row["period"]): np.array([float(row["x"]), float(row["y"])]) for row in drawn}
+    apart = [np.linalg.norm(at["w1", ""] - at["w7", period]) for period in PERIODS]
+    assert apart[0] < apart[1] < apart[2]
+
+
 def test_a_shift_the_other_way_is_not_as_known(centuries):
     metrics = told(known={"w7": {"towards": ["w1"], "away": ["w2"]}})
     assert metrics["known"]["as_known"] == 0 and metrics["known"]["sign_test_p"] == 1

@@ -1,14 +1,13 @@
 """`sesame export MODEL`: data/models/<model> -> a folder that `transformers` reads."""
 
-import json
 from pathlib import Path
 
 from safetensors.torch import save_file
 
-from components import params
 from components.core import storage
 from components.core.errors import SesameError
 from components.derive.checkpoints import classifiers, hub, parity, pieces
+from components.derive.checkpoints.card import card
 from components.models import store
 from components.params.models import ARCHITECTURES
 from components.stages.outputs import read_json
@@ -16,55 +15,6 @@ from components.text.tokenizer import Tokenizer
 from components.text.tokenizer.fast import SETTINGS
 
 FOLDER = Path("data/export")
-
-
-LIBRARY = "transformers"
-"""The library in the front matter of a model card."""
-
-
-def card(name: str, kind: str, loaded_by: str, lineage: list[dict]) -> str:
-    """The model card: licences, what the model is, and each step of its lineage."""
-    licences = licences_of(name)
-    steps = [
-        " ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in step.items()) for step in lineage
-    ]
-    front = f"library_name: {LIBRARY}\nlicense: other\nlicense_name: {json.dumps('; '.join(licences) or 'not stated')}"
-    made = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
-    return f"""---
-{front}
----
-# {name}
-
-A {kind} model for `{loaded_by}`, written by Sesame. Licences of the weights or texts it was made of: {", ".join(licences) or "not stated"}.
-
-How it was made:
-
-{made}
-"""
-
-
-def licences_of(name: str) -> list[str]:
-    """The licences of a model's imported weights, of its training texts and of the tasks that it was tuned on, by params.yaml."""
-    if not Path("params.yaml").exists():  # a model outside its project
-        return []
-    declared = params.load()
-    if name not in {**declared.models, **declared.checkpoints, **declared.derived}:
-        return []
-    root = declared.root(name)
-    licences = [declared.checkpoints[root].licence] if root in declared.checkpoints else []
-    for encoding in [encoding for encoding, _ in declared.read_by(name)]:
-        corpus = declared.encodings[encoding].corpus
-        if mix := declared.mixes.get(corpus):
-            licences += [] if mix.only_tasks else [declared.corpora[mix.corpus].licence]
-            licences += [declared.tasks[task].licence for task in mix.tasks]
-        else:
-            licences.append(declared.corpora[corpus].licence)
-    steps = []
-    while name in declared.derived:
-        steps.append(declared.derived[name])
-        name = steps[-1].start
-    licences += [declared.tasks[task].licence for step in reversed(steps) for task in step.tasks]
-    return list(dict.fromkeys(licences))
 
 
 def export(name: str, out: Path | None = None, classifier: bool = False) -> tuple[Path, float]:

@@ -17,7 +17,7 @@ from components.params.generation import Generation
 from components.params.messages import first
 from components.params.models import Model, Objective, Training
 from components.params.patch_fits import images_fit, patches_fit
-from components.params.recipe_fits import reads_otherwise, recipe_fits, task_fits
+from components.params.recipe_fits import keeps_zeros, reads_otherwise, recipe_fits, task_fits
 from components.params.recipes import Recipe
 from components.params.studies import LOSS, Study
 from components.params.tasks import Task
@@ -68,6 +68,8 @@ def check(p: Params) -> None:
         if architecture := use.model and p.architecture(use.model):
             section = next(section for section in MODELS if use.model in getattr(p, section))
             recipe_fits(use.place, f"{section}.{use.model}", architecture, use.recipe)
+        if use.model:
+            keeps_zeros(p, use.place, use.model, use.recipe)
     for name, generation in p.generations.items():
         _generation_fits(p, f"generations.{name}", generation)
     _tasks_fit(p, uses)

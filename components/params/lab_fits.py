@@ -1,7 +1,7 @@
 """Whether what the labs and the learning curve ask for fits models, recipes and tasks."""
 
 from components.params.fits import searched_methods
-from components.params.recipe_fits import recipe_fits
+from components.params.recipe_fits import keeps_zeros, recipe_fits
 from components.params.recipes import OF_CLASSES, has_effect
 from components.params.whole import Params
 
@@ -67,11 +67,7 @@ def _efficiency_fits(p: Params) -> None:
                 "is used to fit temperatures"
             )
     for name, point in p.efficiency.points.items():
-        ways, start = [], point.model
-        while start in p.derived:
-            ways.append(p.derived[start].by.name)
-            start = p.derived[start].start
-        if point.factorised and "sparsified" in ways:
+        if point.factorised and p.sparse(point.model):
             raise ValueError(
                 f"efficiency.points.{name}.factorised: a low-rank model can't be made of "
                 f"{point.model}, whose zeros refer to the original matrices"
@@ -79,6 +75,7 @@ def _efficiency_fits(p: Params) -> None:
         if architecture := p.architecture(point.model):
             section = "derived" if point.model in p.derived else "models"
             recipe_fits(f"efficiency.points.{name}.recipe", f"{section}.{point.model}", architecture, p.efficiency.tuned(name))
+        keeps_zeros(p, f"efficiency.points.{name}.recipe", point.model, p.efficiency.tuned(name))
 
 
 def _search_fits(p: Params) -> None:

@@ -7,6 +7,7 @@ from components.models.common.config import ArchitectureBlock
 from components.params.recipes import ATTACHED, IN_WORDS, ONE_LAYER, Recipe
 from components.params.tasks import Task
 from components.params.ways import SMALLER
+from components.params.whole import Params
 
 GENERATE = ("left_to_right", "recurrent", "source_then_target")
 """How models read that can generate text."""
@@ -51,6 +52,14 @@ def recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe:
         setting = "max_length" if architecture.name == "static" else "architecture.max_length"
         raise ValueError(
             f"{place}.max_length {recipe.max_length} is more than the model reads, {model}.{setting} {architecture.max_length}"
+        )
+
+
+def keeps_zeros(p: Params, place: str, model: str, recipe: Recipe) -> None:
+    """Raises ValueError where tuning would fill the zeros of a sparsified model: all methods but this one leave them zero."""
+    if recipe.method == "lora" and p.sparse(model):
+        raise ValueError(
+            f"{place}.method lora adds low-rank matrices without zeros to those of {model}, which was sparsified; take another method"
         )
 
 

@@ -97,7 +97,8 @@ def results(name: str) -> str:
     for row in table_rows:
         cells = [row["variant"], f"{int(row['tokens']):,}", f"{float(row['flops']):.3g}"]
         for key in measures:
-            shown = f"{float(row[key]):.3f} ± {float(row[f'{key}_std']):.3f}" if row[f"{key}_std"] else f"{float(row[key]):.3f}"
+            shown = f"{float(row[key]):.3f}" if row[key] else "–"
+            shown += f" ± {float(row[f'{key}_std']):.3f}" if row[f"{key}_std"] else ""
             less = interval(row, f"{key}_difference", f"{key}_low", f"{key}_high", "+") if row[f"{key}_low"] else "–"
             cells += [shown, f"**{less}**" if row[f"{key}_verdict"] in ("higher", "lower") else less]
         body.append(cells)

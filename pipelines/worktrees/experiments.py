@@ -43,6 +43,8 @@ def show(name: str, other: str) -> None:
         _say_stale(side)
     left_out = a.stale | b.stale
     a, b = a.without(left_out), b.without(left_out)
+    if not (a.metrics or b.metrics):
+        return
     _scores(a, b)
     _pretraining(a, b)
     _tables(a, b)

@@ -124,7 +124,6 @@ def _key(about: dict, split: str, metric: str) -> Key:
 
 def read(name: str) -> Side:
     """A side by its name. Raises SesameError where there is no such experiment or commit."""
-
     files = dict(_here() if name == WORKSPACE else _committed(_commit(name)))
     if "params.yaml" not in files:
         raise SesameError(f"{name} has no params.yaml; name an experiment or commit of this project")
@@ -163,7 +162,8 @@ def read(name: str) -> Side:
 def _stale_here(measured: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
     """Stages of this folder that are to run: DVC knows their params, their code and their inputs."""
     try:
-        return frozenset(tuple(stage.split("@")) for stage in graph.stale(["@".join(key) for key in measured])) if measured else frozenset()
+        names = graph.stale(["@".join(key) for key in measured]) if measured else []  # a plan of no stages is one of all
+        return frozenset(tuple(name.split("@")) for name in names)
     except SesameError as error:
         terminal.say(f"figures of the {WORKSPACE} may be of earlier params: {error}", "yellow")
         return frozenset()

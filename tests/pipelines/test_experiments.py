@@ -1,21 +1,26 @@
 """Two experiments held against each other, and whether DVC's cache can be believed."""
 
+import copy
 import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from ruamel.yaml import YAML
 from scipy import stats
 
+from components import params
 from components.core import storage, tracking
 from components.core.errors import SesameError
+from components.stages import registry
 from components.stages.outputs import METRICS
 from pipelines import studies
 from pipelines.execution import mlflow_view
-from pipelines.worktrees import experiments
+from pipelines.worktrees import experiments, sides
+from tests.conftest import tiny_params
 from tests.pipelines.conftest import ROOT, Lab, dvc
 
 
@@ -107,6 +112,33 @@ def test_each_metric_is_subtracted_from_itself(shown):
         assert f"scores that are the same: {len({ours, theirs})}" in said
     said = shown(judged("a", "f1", [0.55, 0.57]), judged("b", "accuracy", [0.45, 0.47]))
     assert "f1 0.560 ± 0.014 (2) 0.460 ± 0.014 (2) +0.100" in said
+
+
+def test_figures_are_of_a_commit_if_its_params_and_its_lock_say_so():
+    """A stage ran with other settings, read what was written again since, or reads of one that did. A key of another version is none."""
+    checked = params.check(tiny_params())
+    settings = {(entry.stage, entry.name): json.loads(json.dumps(entry.settings)) for entry in registry.entries(checked)}
+    measured = {key: {"settings": settings[key]} for key in (("pretrain", "gpt"), ("finetune", "gpt-same"), ("finetune", "bert-same"))}
+    locked = {
+        "encode@tiny": {"outs": [{"path": "data/encoded/tiny", "md5": "text"}]},
+        "pretrain@gpt": {
+            "deps": [{"path": "data/encoded/tiny", "md5": "text"}, {"path": "raw", "md5": "?"}],
+            "outs": [{"path": "data/models/gpt", "md5": "m"}],
+        },
+        "finetune@gpt-same": {"deps": [{"path": "data/models/gpt", "md5": "m"}]},
+    }  # fmt: skip
+
+    def stale(change: Callable[[dict, dict], None]) -> set[tuple[str, str]]:
+        ours, theirs = copy.deepcopy(locked), copy.deepcopy(measured)
+        change(ours, theirs)
+        return set(sides._stale(checked, ours, theirs))
+
+    gpt = {("pretrain", "gpt"), ("finetune", "gpt-same")}
+    assert stale(lambda locked, measured: measured["pretrain", "gpt"]["settings"].update(of_another_version=1)) == set()
+    assert stale(lambda locked, measured: measured["pretrain", "gpt"]["settings"].update(batch_size=3)) == gpt
+    assert stale(lambda locked, measured: locked["encode@tiny"]["outs"][0].update(md5="other")) == gpt
+    assert stale(lambda locked, measured: locked["pretrain@gpt"]["outs"][0].update(md5="other")) == {("finetune", "gpt-same")}
+    assert stale(lambda locked, measured: measured["finetune", "bert-same"].pop("settings")) == set(), "of an old version"
 
 
 def test_what_other_stages_show_is_compared_too(shown):

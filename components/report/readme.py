@@ -257,9 +257,10 @@ def above_random(row: dict[str, str]) -> str:
     return f"{float(row['score']):.3f}, {float(row['random']):.3f} from random weights"
 
 
-def right(model: str, evaluation: str) -> str:
-    """Share of right answers, and that of random weights: `0.899, 0.499 from random weights`."""
-    return above_random(find("evaluations", model=model, evaluation=evaluation, group="all"))
+def right(model: str, evaluation: str, profile: str = "") -> str:
+    """Share of right answers, and that of random weights: `0.899, 0.499 from random weights`; of a profile's run, or the default's."""
+    file, folder = (profile, RESULTS) if profile else ("evaluations", REPORT)
+    return above_random(find(file, folder, model=model, evaluation=evaluation, group="all"))
 
 
 def metric(stage: str, key: str) -> str:

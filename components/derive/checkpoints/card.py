@@ -61,7 +61,7 @@ def _behind(declared: params.Params, name: str) -> Iterator[tuple[str, str, str 
         yield "checkpoint", root, declared.checkpoints[root].licence
     else:
         yield "pretrain", root, None
-    for encoding in [encoding for encoding, _ in declared.read_by(name)]:
+    for encoding, _ in declared.read_by(name):
         yield "encode", encoding, None
         corpus = declared.encodings[encoding].corpus
         if mix := declared.mixes.get(corpus):

@@ -81,17 +81,28 @@ def babylm() -> str:
         size = f"{int(model['parameters']) / 1e6:.1f} M"
         body.append([name, size, *(percent(row, "score", "error") for row in of_model), "this page"])
         body.append(["its random weights", size, *(percent(row, "random") for row in of_model), ""])
+        grams = f"4-grams {float(model['ngram_loss']):.2f}, " if model["ngram_loss"] else ""  # none where both sides are read
         costs.append(
-            f"{name}: {float(model['loss']):.2f} nats a token (4-grams {float(model['ngram_loss']):.2f}, "
+            f"{name}: {float(model['loss']):.2f} nats a token ({grams}"
             f"without context {float(model['context_free_loss']):.2f}), {float(model['flops']):.1e} FLOPs, "
-            f"{float(model['seconds']) / 60:.0f} minutes of a core, {float(model['kwh']):.3f} kWh."
+            f"{float(model['seconds']) / 60:.0f} minutes of a busy machine, {float(model['kwh']):.3f} kWh."
         )
     for order in ("unigram", "bigram", "trigram"):
         body.append([order, "", *(percent(asked[model["model"], name], order) for name in sets), "counts of the same text"])
     for row in rows("babylm_published", RESULTS):
         body.append([f"{row['system']}, {row['words']} words", "", row["blimp_filtered"] or "–", "–", row["zorro"] or "–", row["source"]])
     head = ["system", "parameters", "filtered BLiMP", "supplement", "Zorro", "from"]
-    return "\n\n".join([table(head, body), *costs])
+    return "\n\n".join([table(head, body), *costs, _learned()])
+
+
+def _learned() -> str:
+    """The losses of BabyLM's models while they read."""
+    curves: dict[str, list[dict[str, str]]] = {}
+    for row in rows("babylm_curves", RESULTS):
+        curves.setdefault(row["model"], []).append(row)
+    body = [[name.replace("_", " "), *(f"{float(row['loss']):.2f}" for row in curve)] for name, curve in curves.items()]
+    tokens = [f"{int(row['tokens']) / 1e6:.1f} M" for row in next(iter(curves.values()))]
+    return table(["nats a token after", *tokens], body)
 
 
 def probes() -> str:

@@ -38,8 +38,8 @@ def rows(
 def trajectories(
     words: list[str], periods: list[str], spaces: dict[str, Space], aligned: dict[str, np.ndarray], index: dict[str, dict[str, int]]
 ) -> list[dict]:  # fmt: skip
-    """The position of each of the `words` in each period, and the last position of each of its neighbours in the first and the last
-    period: where a word is no longer used, that in the newest period which has it.
+    """The position of each of the `words` in each period, and the last position of each of its neighbours in the first
+    and the last period: where a word is no longer used, that in the newest period which has it.
 
     The axes are the two principal axes of these points (Hamilton et al. 2016, figure 1, with t-SNE). `of` is the word whose neighbour a
     word is; `period` is empty for neighbours.

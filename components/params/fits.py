@@ -68,8 +68,7 @@ def check(p: Params) -> None:
         if architecture := use.model and p.architecture(use.model):
             section = next(section for section in MODELS if use.model in getattr(p, section))
             recipe_fits(use.place, f"{section}.{use.model}", architecture, use.recipe)
-        if use.model:
-            keeps_zeros(p, use.place, use.model, use.recipe)
+        keeps_zeros(p, use.place, use.model, use.recipe)
     for name, generation in p.generations.items():
         _generation_fits(p, f"generations.{name}", generation)
     _tasks_fit(p, uses)
@@ -251,11 +250,10 @@ def _derived_fits(p: Params, name: str, derived: Derived) -> None:
         p.architecture(name)
     except ValueError as error:
         raise ValueError(f"{place}.by: {error}") from None
-    for start in chain[1:-1] if isinstance(derived.by, Training) else ():
-        if p.derived[start].by.name == "sparsified":
-            raise ValueError(
-                f"{place}: pre-training would change the zeros of {start}; make the model sparse after pre-training"
-            )
+    if isinstance(derived.by, Training) and (start := p.sparse(derived.start)):
+        raise ValueError(
+            f"{place}: pre-training would change the zeros of {start}; make the model sparse after pre-training"
+        )
     objective = getattr(derived.by, "objective", None)
     if objective is None:
         return

@@ -26,8 +26,9 @@ def recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe:
         )
     if recipe.mixes and (setting := architecture.sets_widths_apart):
         raise ValueError(
-            f"{place}: {recipe.mixes} mixes layers, and those of {model} differ in width; leave {model}.architecture.{setting} out, or "
-            "take a method and head that read the last layer (method full, head pooled or concat)"
+            f"{place}: {recipe.mixes} mixes layers, and those of {model} differ in width; leave "
+            f"{model}.architecture.{setting} out, or take a method and head that read the last layer "
+            "(method full, head pooled or concat)"
         )
     if recipe.method in ONE_LAYER and not -1 <= recipe.layer <= architecture.num_layers:
         raise ValueError(f"{place}.layer {recipe.layer}: {model} has 0 (embedding) to {architecture.num_layers}, -1 is the last")
@@ -56,10 +57,11 @@ def recipe_fits(place: str, model: str, architecture: ArchitectureBlock, recipe:
 
 
 def keeps_zeros(p: Params, place: str, model: str, recipe: Recipe) -> None:
-    """Raises ValueError where tuning would fill the zeros of a sparsified model: all methods but this one leave them zero."""
+    """Raises ValueError where tuning would fill the zeros of a sparsified model: all methods but this one keep them."""
     if recipe.method == "lora" and p.sparse(model):
         raise ValueError(
-            f"{place}.method lora adds low-rank matrices without zeros to those of {model}, which was sparsified; take another method"
+            f"{place}.method lora adds low-rank matrices without zeros to those of {model}, which was sparsified; "
+            "take another method"
         )
 
 

@@ -153,13 +153,11 @@ class Params(Block):
             model = self.derived[model].start
         return model
 
-    def sparse(self, model: str) -> bool:
-        """Whether a step from its root to a model has set weights to zero."""
-        while model in self.derived:
-            if self.derived[model].by.name == "sparsified":
-                return True
+    def sparse(self, model: str) -> str:
+        """The last step from its root to a model that has set weights to zero; empty where none has."""
+        while model in self.derived and self.derived[model].by.name != "sparsified":
             model = self.derived[model].start
-        return False
+        return model if model in self.derived else ""
 
     def read_by(self, model: str) -> list[tuple[str, Objective]]:
         """The encodings that a model was pre-trained on, and by what, first to last; none of one from elsewhere that was not."""

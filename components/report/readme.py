@@ -258,7 +258,8 @@ def above_random(row: dict[str, str]) -> str:
 
 
 def right(model: str, evaluation: str, profile: str = "") -> str:
-    """Share of right answers, and that of random weights: `0.899, 0.499 from random weights`; of a profile's run, or the default's."""
+    """Share of right answers, and that of random weights: `0.899, 0.499 from random weights`; of a profile's run, or
+    the default's."""
     file, folder = (profile, RESULTS) if profile else ("evaluations", REPORT)
     return above_random(find(file, folder, model=model, evaluation=evaluation, group="all"))
 

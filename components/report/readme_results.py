@@ -81,7 +81,8 @@ def babylm() -> str:
         size = f"{int(model['parameters']) / 1e6:.1f} M"
         body.append([name, size, *(percent(row, "score", "error") for row in of_model), "this page"])
         body.append(["its random weights", size, *(percent(row, "random") for row in of_model), ""])
-        grams = f"4-grams {float(model['ngram_loss']):.2f}, " if model["ngram_loss"] else ""  # none where both sides are read
+        # a masked model has none: n-grams read one side
+        grams = f"4-grams {float(model['ngram_loss']):.2f}, " if model["ngram_loss"] else ""
         costs.append(
             f"{name}: {float(model['loss']):.2f} nats a token ({grams}"
             f"without context {float(model['context_free_loss']):.2f}), {float(model['flops']):.1e} FLOPs, "

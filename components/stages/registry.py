@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 
@@ -51,8 +51,14 @@ def entry(p: Params, stage: str, name: str) -> Entry | None:
 
 def declared_now(p: Params, metrics: Mapping[str, dict]) -> dict[str, dict]:
     """The metrics, by stage, of those runs that had the settings which params declare now."""
-    settings = {f"{entry.stage}@{entry.name}": entry.settings for entry in entries(p)}
-    return {stage: measured for stage, measured in metrics.items() if is_of(measured, settings.get(stage))}
+    now = settings(p, {stage.partition("@")[0] for stage in metrics})
+    return {stage: measured for stage, measured in metrics.items() if is_of(measured, now.get(stage))}
+
+
+def settings(p: Params, groups: Collection[str]) -> dict[str, dict]:
+    """Stage -> the settings that params declare for it now, of some groups of stages: all of them take a second."""
+    declared = (entry for group in groups if group in stages() for entry in entries(p, group))
+    return {f"{entry.stage}@{entry.name}": entry.settings for entry in declared}
 
 
 def is_of(metrics: Mapping, settings: Mapping | None) -> bool:

@@ -304,6 +304,8 @@ def _in_run_cache(repo: Repo, stage, expected: Mapping[str, HashInfo]) -> dict[s
 
 def stale(names: Sequence[str]) -> list[str]:
     """Which of these stages have results of other params, code or inputs than there are now. Not to be called while stages run."""
+    if not names:  # a plan of no stages is one of all
+        return []
     with at_once():
         now = states(plan(names))
     return [name for name in dict.fromkeys(names) if now[name] != "unchanged"]
@@ -312,10 +314,14 @@ def stale(names: Sequence[str]) -> list[str]:
 def say_stale(names: Sequence[str], so: str) -> None:
     """Say which of these stages have results of other params, code or inputs than there are now; `so` is what that
     means."""
-    if waiting := stale(names) if names else []:  # a plan of no stages is one of all
-        have, them = ("has", "it") if len(waiting) == 1 else ("have", "them")
-        some = terminal.some(waiting)
-        terminal.say(f"{some} {have} not run with the current params and code, so {so}: run {them} first", "yellow")
+    say_not_run(stale(names), so)
+
+
+def say_not_run(names: Sequence[str], so: str, of: str = "the current params and code") -> None:
+    """Say that these stages have not run with what they should have run with; nothing of no stages."""
+    if names:
+        have, them = ("has", "it") if len(names) == 1 else ("have", "them")
+        terminal.say(f"{terminal.some(names)} {have} not run with {of}, so {so}: run {them} first", "yellow")
 
 
 def lock_entries() -> dict[str, dict]:

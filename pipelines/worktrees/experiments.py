@@ -9,6 +9,7 @@ from components.finetune.stages import spread
 from components.stages import registry
 from components.stages.outputs import METRICS
 from pipelines import terminal
+from pipelines.execution import graph, lockfile
 from pipelines.worktrees.sides import ABSENT, WORKSPACE, Side, read
 
 LOSSES = ("loss", "perplexity")
@@ -62,10 +63,9 @@ def show(name: str, other: str) -> None:
 
 def _say_stale(side: Side) -> None:
     """Edited params stand beside the figures of an earlier run."""
-    if stale := sorted("@".join(key) for key in side.stale):
-        have, its, them = ("has", "its", "it") if len(stale) == 1 else ("have", "their", "them")
-        whose = "the current params and code" if side.name == WORKSPACE else f"the params of {side.name}"
-        terminal.say(f"{terminal.some(stale)} {have} not run with {whose}, so {its} figures are left out: run {them} first", "yellow")
+    names, its = sorted("@".join(key) for key in side.stale), "its" if len(side.stale) == 1 else "their"
+    of = "the current params and code" if side.name == WORKSPACE else f"the params of {side.name}"
+    graph.say_not_run(names, f"{its} figures are left out", of)
 
 
 def _scores(a: Side, b: Side) -> None:
@@ -133,21 +133,22 @@ def _pretraining(a: Side, b: Side) -> None:
 
 SHOWN = ("finetune", "adapt", "baseline", "pretrain")
 """Stages whose figures have rows and differences of their own above."""
+TIMES = ("seconds", "tokens/s")
+"""Columns that differ from run to run; they are the last ones of a table."""
 
 
 def _tables(a: Side, b: Side) -> None:
-    """Print what the other stages show of their figures (evaluations, alignments, translations ...), where it differs."""
+    """Print what the other stages show of their figures (evaluations, alignments, translations ...), where it differs.
+    """
     for stage in registry.stages().values():
         if stage.table is None or stage.name in SHOWN:
             continue
-        columns, rows = [], []
-        for key in dict.fromkeys((*a.metrics, *b.metrics)):
-            if key[0] != stage.name:
-                continue
-            tables = [stage.table({key: side.metrics[key]} if key in side.metrics else {}) for side in (a, b)]
-            columns = [column for column in tables[0].columns if column not in ("seconds", "tokens/s")]  # others in each run
-            ours, theirs = ([row[: len(columns)] for row in table.rows] for table in tables)
-            rows += [[a.name, *row] for row in ours if row not in theirs] + [[b.name, *row] for row in theirs if row not in ours]
+        columns, rows = [column for column in stage.table({}).columns if column not in TIMES], []
+        for key in dict.fromkeys(key for side in (a, b) for key in side.metrics if key[0] == stage.name):
+            measured = ({key: side.metrics[key]} if key in side.metrics else {} for side in (a, b))
+            ours, theirs = ([row[: len(columns)] for row in stage.table(each).rows] for each in measured)
+            rows += [[a.name, *row] for row in ours if row not in theirs]
+            rows += [[b.name, *row] for row in theirs if row not in ours]
         if rows:
             terminal.say("")
             terminal.table([stage.name, *columns], rows)
@@ -158,13 +159,11 @@ TIMED = ("data/metrics/", "data/curves/", "data/report/")
 
 
 def _elsewhere(ours: dict, theirs: dict) -> bool:
-    def side(stage: dict, key: str) -> dict[str, str]:
-        return {item["path"]: item.get("md5") for item in stage.get(key, ())}
-
     def outputs(stage: dict) -> dict[str, str]:
-        return {path: md5 for path, md5 in side(stage, "outs").items() if not path.startswith(TIMED)}
+        return {path: md5 for path, md5 in lockfile.hashes(stage, "outs").items() if not path.startswith(TIMED)}
 
-    same_inputs = all(ours.get(key) == theirs.get(key) for key in ("cmd", "params")) and side(ours, "deps") == side(theirs, "deps")
+    same_inputs = all(ours.get(key) == theirs.get(key) for key in ("cmd", "params"))
+    same_inputs &= lockfile.hashes(ours, "deps") == lockfile.hashes(theirs, "deps")
     return same_inputs and outputs(ours) != outputs(theirs)
 
 

@@ -20,7 +20,7 @@ from components.core.tracking import flatten
 from components.stages import registry
 from components.stages.outputs import METRICS
 from pipelines import terminal
-from pipelines.execution import graph
+from pipelines.execution import graph, lockfile
 from pipelines.worktrees import checkout
 
 WORKSPACE = "workspace"
@@ -44,7 +44,7 @@ class Side:
     metrics: dict[tuple[str, str], dict]
     """(stage, name) -> the figures that it wrote."""
     stale: frozenset[tuple[str, str]] = frozenset()
-    """Those of them whose figures are not of these params: an edit was committed, or one target of `dvc exp run` ran."""
+    """Those of them whose figures are not of these params: an edit was committed, or `dvc exp run` had one target."""
 
     def without(self, stages: Collection[tuple[str, str]]) -> "Side":
         """The side without the figures of some stages."""
@@ -69,14 +69,17 @@ class Side:
 
         return [_key(about, about["split"], about["metric"]) for about, _ in tables.parts(self.metrics)]
 
-    def examples_of(self, task: str, split: str, settings: dict) -> tuple | None:
-        """What a score is asked of: the examples of a split, and how many of them are taken; None where it is not known."""
-        folders = (out for stage in self.locked.values() for out in stage.get("outs", ()) if out["path"] == f"data/tasks/{task}")
-        if (folder := next(folders, None)) is None or "eval_examples" not in settings:
+    def examples_of(self, about: dict) -> tuple | None:
+        """What a score is asked of: the examples of a split, and how many of them are taken; None where it is not
+        known."""
+        split, settings, folder = about["split"], about.get("settings", {}), f"data/tasks/{about['task']}"
+        folders = (lockfile.hashes(stage, "outs").get(folder) for stage in self.locked.values())
+        if (md5 := next(filter(None, folders), None)) is None or "eval_examples" not in settings:
             return None
-        md5 = folder["md5"]
-        with suppress(FileNotFoundError, ValueError):  # a folder in DVC's cache is a list of its files: train may differ
-            md5 = next((one["md5"] for one in json.loads(_cached(md5).read_bytes()) if one["relpath"] == f"{split}.jsonl"), md5)
+        # a folder in DVC's cache is a list of its files: train may differ
+        with suppress(FileNotFoundError, ValueError):
+            files = json.loads(_cached(md5).read_bytes())
+            md5 = next((one["md5"] for one in files if one["relpath"] == f"{split}.jsonl"), md5)
         taken = settings["eval_examples"]
         return md5, taken.get(split) if isinstance(taken, dict) else taken
 
@@ -86,30 +89,32 @@ class Side:
         from components.report import tables
 
         return {
-            _key(about, about["split"], about["metric"]): self.examples_of(about["task"], about["split"], about.get("settings", {}))
+            _key(about, about["split"], about["metric"]): self.examples_of(about)
             for about, _ in tables.parts(self.metrics)
         }
 
     def losses_of(self, model: str) -> tuple | None:
-        """What the losses of a pre-training are asked of: text and tokenizer, objective, length of rows; None where it is
-        not known."""
+        """What the losses of a pre-training are asked of: text and tokenizer, objective, length of rows; None where it
+        is not known."""
         settings = self.metrics.get(("pretrain", model), {}).get("settings")
         inputs = self.locked.get(f"pretrain@{model}", {}).get("deps", ())
         read = [one.get("md5") for one in inputs if one["path"].startswith("data/encoded/")]
         return (read, settings["objective"], settings["architecture"]["max_length"]) if settings and read else None
 
     def bits_of(self, model: str) -> tuple | None:
-        """What the bits per byte of a pre-training are asked of. From left to right they compare across tokenizers: text, whether capitals
-        are in it, and the way of reading. Of other models they are those of their targets, and compare as losses do; None where it is not
-        known."""
+        """What the bits per byte of a pre-training are asked of. From left to right they compare across tokenizers:
+        text, whether capitals are in it, and the way of reading. Of other models they are those of their targets, and
+        compare as losses do; None where it is not known."""
         settings = self.metrics.get(("pretrain", model), {}).get("settings")
-        family = named_blocks(params.Architecture).get(settings["architecture"]["name"]) if settings else None  # of another version: None
+        families = named_blocks(params.Architecture)  # without those of another version
+        family = families.get(settings["architecture"]["name"]) if settings else None
         reads = family and family.reads
         if reads not in ("left_to_right", "recurrent"):
             return self.losses_of(model)
         inputs = self.locked.get(f"encode@{settings['encoding']}", {}).get("deps", ())
         text = [one.get("md5") for one in inputs if one["path"].startswith("data/corpora/")]
-        tokenizer = next((one["path"].split("/")[2] for one in inputs if one["path"].startswith("data/tokenizers/")), None)
+        tokenizers = (one["path"].split("/")[2] for one in inputs if one["path"].startswith("data/tokenizers/"))
+        tokenizer = next(tokenizers, None)
         lowercase = self.metrics.get(("tokenizer", tokenizer), {}).get("settings", {}).get("lowercase")
         return (text, lowercase, reads) if text else None
 
@@ -128,9 +133,11 @@ def read(name: str) -> Side:
     if "params.yaml" not in files:
         raise SesameError(f"{name} has no params.yaml; name an experiment or commit of this project")
     locked = (YAML(typ="safe").load(files.get("dvc.lock", b"")) or {}).get("stages", {})
-    raw = {Path(path): params.parse(text, f"{path} of {name}") for path, text in files.items() if path.endswith(".yaml")}
+    yaml = {Path(path): text for path, text in files.items() if path.endswith(".yaml")}
+    raw = {path: params.parse(text, f"{path} of {name}") for path, text in yaml.items()}
     # each file apart, since both have sections of the same name
-    written = {f"{path}  {key}": value for path, part in raw.items() if isinstance(part, dict) for key, value in flatten(part).items()}
+    sections = {path: flatten(section) for path, section in raw.items() if isinstance(section, dict)}
+    written = {f"{path}  {key}": value for path, section in sections.items() for key, value in section.items()}
     try:
         kept = json.loads(files.get(str(METRICS), b"{}"))
     except ValueError:
@@ -138,7 +145,7 @@ def read(name: str) -> Side:
             f"{METRICS} of {name} is not valid JSON (a merge conflict, or cut off): run `sesame run "
             "report` to write it again"
         ) from None
-    checked = None
+    checked = None  # where params are not valid in this version
     try:
         checked = params.check(raw[params.FILE], f"{params.FILE} of {name}", params.joined(raw))
         declared = registry.reported(checked)
@@ -154,16 +161,16 @@ def read(name: str) -> Side:
         for stage, item in declared
     }
     measured = {key: each for key, each in figures.items() if each}
-    if checked is None:
-        return Side(name, written, locked, measured)
-    return Side(name, written, locked, measured, _stale_here(measured) if name == WORKSPACE else _stale(checked, locked, measured))
+    stale = frozenset()
+    if checked is not None:
+        stale = _stale_here(measured) if name == WORKSPACE else _stale(checked, locked, measured)
+    return Side(name, written, locked, measured, stale)
 
 
 def _stale_here(measured: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
     """Stages of this folder that are to run: DVC knows their params, their code and their inputs."""
     try:
-        names = graph.stale(["@".join(key) for key in measured]) if measured else []  # a plan of no stages is one of all
-        return frozenset(tuple(name.split("@")) for name in names)
+        return frozenset(tuple(name.split("@")) for name in graph.stale(["@".join(key) for key in measured]))
     except SesameError as error:
         terminal.say(f"figures of the {WORKSPACE} may be of earlier params: {error}", "yellow")
         return frozenset()
@@ -172,36 +179,40 @@ def _stale_here(measured: Collection[tuple[str, str]]) -> frozenset[tuple[str, s
 def _stale(
     checked: params.Params, locked: Mapping[str, dict], measured: Mapping[tuple[str, str], dict]
 ) -> frozenset[tuple[str, str]]:
-    """Stages of a commit whose figures are not of its params: they ran with other settings, or what they read was written again since.
+    """Stages of a commit whose figures are not of its params: they ran with other settings, or what they read was
+    written again since.
 
     DVC is not asked: that needs the files of the commit.
     """
-    settings = {(entry.stage, entry.name): entry.settings for entry in registry.entries(checked)}
-    written = {out["path"]: (stage, out.get("md5")) for stage, entry in locked.items() for out in entry.get("outs", ())}
+    settings = registry.settings(checked, {stage for stage, _ in measured})
+    ran_with = {"@".join(key): each["settings"] for key, each in measured.items() if "settings" in each}
+    writes = {stage: lockfile.hashes(entry, "outs") for stage, entry in locked.items()}
+    written = {path: (stage, md5) for stage, outs in writes.items() for path, md5 in outs.items()}
 
     @cache
-    def stale(stage: str, item: str) -> bool:
-        ran_with = measured.get((stage, item), {}).get("settings")
-        if ran_with is not None and not _agree(ran_with, json.loads(json.dumps(settings.get((stage, item))))):
+    def stale(stage: str) -> bool:
+        if stage in ran_with and not _agree(ran_with[stage], json.loads(json.dumps(settings.get(stage)))):
             return True
-        for read in locked.get(f"{stage}@{item}", {}).get("deps", ()):
-            writer, md5 = written.get(read["path"], ("", None))
-            if writer and (md5 != read.get("md5") or "@" in writer and stale(*writer.split("@"))):
+        for path, md5 in lockfile.hashes(locked.get(stage, {}), "deps").items():
+            writer, last = written.get(path, (None, None))
+            if writer and (last != md5 or stale(writer)):
                 return True
         return False
 
-    return frozenset(key for key in measured if stale(*key))
+    return frozenset(key for key in measured if stale("@".join(key)))
 
 
 def _agree(ours: Any, theirs: Any) -> bool:
-    """Whether settings are the same. A key that one side lacks does not count: another version of Sesame has other keys."""
+    """Whether settings are the same. A key that one side lacks does not count: another version of Sesame has other
+    keys."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return all(_agree(ours[key], theirs[key]) for key in ours.keys() & theirs.keys())
     return ours == theirs
 
 
 def _figures(entry: dict, kept: dict | None, side: str) -> dict | None:
-    """The metrics of a stage: its file here, or what dvc.lock of a commit names in DVC's cache; else the copy of the report."""
+    """The metrics of a stage: its file here, or what dvc.lock of a commit names in DVC's cache; else the copy of the
+    report."""
     for out in entry.get("outs", ()):
         if out["path"].startswith("data/metrics/"):
             path = Path(out["path"]) if side == WORKSPACE else _cached(out["md5"])

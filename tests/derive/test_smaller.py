@@ -275,9 +275,11 @@ def test_tuning_a_sparse_model_leaves_its_zeros(project, tokens):
     ):
         params.check(raw)
     del raw["derived"]["on"]
-    filling = {"models": ["tuned"], "methods": ["lora"], "tasks": ["same"], "recipes": {"lora": recipe | {"method": "lora", "rank": 2}}}
-    refused = "adapt.recipes.lora.method lora adds low-rank matrices without zeros to those of tuned, which was sparsified"
-    with pytest.raises(SesameError, match=refused):
+    recipes = {"lora": recipe | {"method": "lora", "rank": 2}}
+    filling = {"models": ["tuned"], "methods": ["lora"], "tasks": ["same"], "recipes": recipes}
+    with pytest.raises(SesameError, match=(
+        "adapt.recipes.lora.method lora adds low-rank matrices without zeros to those of tuned, which was sparsified"
+    )):
         params.check(raw | {"adapt": filling})
     YAML().dump(raw, project / "params.yaml")
     for stage, name in (("tasks", "same"), ("derive", "less"), ("derive", "tuned")):

@@ -925,7 +925,8 @@ def test_an_export_has_a_card_with_its_licence(given, project, capsys):
     assert "CC BY-SA 4.0, CC0" in card and "1. by pretrained objective mlm tokens 1,000 flops 5" in card
     # params.yaml names the texts of the model only as long as it is the one that the model was made by
     entry = registry.entry(params.load(), "pretrain", "bert")
-    for ran_with, licence in ((entry.settings, "CC BY-SA 4.0, CC0"), (entry.settings | {"encoding": "another"}, "not stated")):
+    edited = entry.settings | {"encoding": "another"}
+    for ran_with, licence in ((entry.settings, "CC BY-SA 4.0, CC0"), (edited, "not stated")):
         storage.write_json(storage.metrics_path("pretrain", "bert"), {"settings": ran_with})
         folder, _ = export.export("bert", Path("data/export", licence))
         assert f"texts it was made of: {licence}." in (folder / "README.md").read_text()

@@ -115,10 +115,12 @@ def test_each_metric_is_subtracted_from_itself(shown):
 
 
 def test_figures_are_of_a_commit_if_its_params_and_its_lock_say_so():
-    """A stage ran with other settings, read what was written again since, or reads of one that did. A key of another version is none."""
+    """A stage ran with other settings, read what was written again since, or reads of one that did. A key of another
+    version is none."""
     checked = params.check(tiny_params())
-    settings = {(entry.stage, entry.name): json.loads(json.dumps(entry.settings)) for entry in registry.entries(checked)}
-    measured = {key: {"settings": settings[key]} for key in (("pretrain", "gpt"), ("finetune", "gpt-same"), ("finetune", "bert-same"))}
+    stages = ("pretrain", "gpt"), ("finetune", "gpt-same"), ("finetune", "bert-same")
+    settings = json.loads(json.dumps(registry.settings(checked, ("pretrain", "finetune"))))
+    measured = {key: {"settings": settings["@".join(key)]} for key in stages}
     locked = {
         "encode@tiny": {"outs": [{"path": "data/encoded/tiny", "md5": "text"}]},
         "pretrain@gpt": {
@@ -137,15 +139,18 @@ def test_figures_are_of_a_commit_if_its_params_and_its_lock_say_so():
     assert stale(lambda locked, measured: measured["pretrain", "gpt"]["settings"].update(of_another_version=1)) == set()
     assert stale(lambda locked, measured: measured["pretrain", "gpt"]["settings"].update(batch_size=3)) == gpt
     assert stale(lambda locked, measured: locked["encode@tiny"]["outs"][0].update(md5="other")) == gpt
-    assert stale(lambda locked, measured: locked["pretrain@gpt"]["outs"][0].update(md5="other")) == {("finetune", "gpt-same")}
-    assert stale(lambda locked, measured: measured["finetune", "bert-same"].pop("settings")) == set(), "of an old version"
+    tuned = {("finetune", "gpt-same")}
+    assert stale(lambda locked, measured: locked["pretrain@gpt"]["outs"][0].update(md5="other")) == tuned
+    assert stale(lambda locked, measured: measured["finetune", "bert-same"].pop("settings")) == set(), "an old version"
 
 
 def test_what_other_stages_show_is_compared_too(shown):
-    """Evaluations of models without tuning, alignments, generated text: rows that differ, but for the time that they took."""
+    """Evaluations of models without tuning, alignments, generated text: rows that differ, but for the time that they
+    took."""
 
     def asked(name: str, score: float, seconds: float) -> experiments.Side:
-        pairs = {"measure": "accuracy", "score": score, "error": 0.01, "random": {"mean": 0.5}, "items": 1200, "cost": COST}
+        pairs = {"measure": "accuracy", "score": score, "error": 0.01, "random": {"mean": 0.5}, "items": 1200}
+        pairs["cost"] = COST
         derived = {"parameters": 10, "tokens": 20, "loss": 3.0, "perplexity": 20.0, "bits_per_byte": 1.0}
         derived["cost"] = COST | {"seconds": seconds}
         return experiments.Side(name, {}, {}, {("evaluate", "gpt-pairs"): pairs, ("derive", "small"): derived})

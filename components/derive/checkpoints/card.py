@@ -14,16 +14,19 @@ def card(name: str, kind: str, loaded_by: str, lineage: list[dict]) -> str:
     """The model card: licences, what the model is, and each step of its lineage."""
     licences = licences_of(name)
     steps = [
-        " ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in step.items()) for step in lineage
+        " ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in step.items())
+        for step in lineage
     ]
-    front = f"library_name: transformers\nlicense: other\nlicense_name: {json.dumps('; '.join(licences) or 'not stated')}"
+    license_name = json.dumps("; ".join(licences) or "not stated")
+    front = f"library_name: transformers\nlicense: other\nlicense_name: {license_name}"
+    stated = ", ".join(licences) or "not stated"
     made = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
     return f"""---
 {front}
 ---
 # {name}
 
-A {kind} model for `{loaded_by}`, written by Sesame. Licences of the weights or texts it was made of: {", ".join(licences) or "not stated"}.
+A {kind} model for `{loaded_by}`, written by Sesame. Licences of the weights or texts it was made of: {stated}.
 
 How it was made:
 
@@ -32,9 +35,11 @@ How it was made:
 
 
 def licences_of(name: str) -> list[str]:
-    """The licences of a model's imported weights, of its training texts and of the tasks that it was tuned on, by params.yaml.
+    """The licences of a model's imported weights, of its training texts and of the tasks that it was tuned on, by
+    params.yaml.
 
-    None, with a line that says so, where params.yaml has been edited since: it may name other texts than the model has read.
+    None, with a line that says so, where params.yaml has been edited since: it may name other texts than the model has
+    read.
     """
     if not Path("params.yaml").exists():  # a model outside its project
         return []
@@ -42,15 +47,15 @@ def licences_of(name: str) -> list[str]:
     if name not in {**declared.models, **declared.checkpoints, **declared.derived}:
         return []
     behind = list(_behind(declared, name))
-    settings = {(entry.stage, entry.name): entry.settings for entry in registry.entries(declared)}
-    for stage, item, _ in behind:
-        measured = storage.metrics_path(stage, item)
-        if measured.exists() and not registry.is_of(read_json(measured), settings.get((stage, item))):
-            print(
-                f"the card states no licence: {stage}@{item} ran with other params than params.yaml has now; "
-                "take the edit back, or run the stage again"
-            )
-            return []
+    paths = {f"{stage}@{item}": storage.metrics_path(stage, item) for stage, item, _ in behind}
+    measured = {stage: read_json(path) for stage, path in paths.items() if path.exists()}
+    current = registry.declared_now(declared, measured)
+    if other := next((stage for stage in measured if stage not in current), None):
+        print(
+            f"the card states no licence: {other} ran with other params than params.yaml has now; "
+            "take the edit back, or run the stage again"
+        )
+        return []
     return list(dict.fromkeys(licence for *_, licence in behind if licence is not None))
 
 

@@ -185,13 +185,12 @@ def _stale(
     DVC is not asked: that needs the files of the commit.
     """
     settings = registry.settings(checked, {stage for stage, _ in measured})
-    ran_with = {"@".join(key): each["settings"] for key, each in measured.items() if "settings" in each}
     writes = {stage: lockfile.hashes(entry, "outs") for stage, entry in locked.items()}
     written = {path: (stage, md5) for stage, outs in writes.items() for path, md5 in outs.items()}
 
     @cache
     def stale(stage: str) -> bool:
-        if stage in ran_with and not _agree(ran_with[stage], json.loads(json.dumps(settings.get(stage)))):
+        if not registry.is_of(measured.get(tuple(stage.split("@")), {}), settings.get(stage)):
             return True
         for path, md5 in lockfile.hashes(locked.get(stage, {}), "deps").items():
             writer, last = written.get(path, (None, None))
@@ -200,14 +199,6 @@ def _stale(
         return False
 
     return frozenset(key for key in measured if stale("@".join(key)))
-
-
-def _agree(ours: Any, theirs: Any) -> bool:
-    """Whether settings are the same. A key that one side lacks does not count: another version of Sesame has other
-    keys."""
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        return all(_agree(ours[key], theirs[key]) for key in ours.keys() & theirs.keys())
-    return ours == theirs
 
 
 def _figures(entry: dict, kept: dict | None, side: str) -> dict | None:

@@ -135,8 +135,17 @@ def test_figures_are_of_a_commit_if_its_params_and_its_lock_say_so():
         change(ours, theirs)
         return set(sides._stale(checked, ours, theirs))
 
+    def edited(change: Callable[[dict], None]) -> set[tuple[str, str]]:
+        change(raw := tiny_params())
+        return set(sides._stale(params.check(raw), locked, measured))
+
     gpt = {("pretrain", "gpt"), ("finetune", "gpt-same")}
-    assert stale(lambda locked, measured: measured["pretrain", "gpt"]["settings"].update(of_another_version=1)) == set()
+    assert edited(lambda raw: None) == stale(lambda locked, measured: None) == set()
+    # settings that are left out at their neutral value, and entries of a map: one side has no such key
+    assert edited(lambda raw: raw["models"]["gpt"]["optimizer"].update(name="muon")) == gpt
+    assert edited(lambda raw: raw["models"]["gpt"].update(pretrainings=3)) == gpt
+    starts = {"starts": {"random": {"learning_rate": 0.03}}}
+    assert edited(lambda raw: raw["finetune"]["recipes"]["bert"].update(starts)) == {("finetune", "bert-same")}
     assert stale(lambda locked, measured: measured["pretrain", "gpt"]["settings"].update(batch_size=3)) == gpt
     assert stale(lambda locked, measured: locked["encode@tiny"]["outs"][0].update(md5="other")) == gpt
     tuned = {("finetune", "gpt-same")}

@@ -219,8 +219,10 @@ def apart(names: Iterable[str]) -> list[str]:
 class Run:
     """A run in MLflow. With `run_id` None it records nothing."""
 
-    def __init__(self, run_id: str | None):
+    def __init__(self, run_id: str | None, resumed: bool = False):
         self.id = run_id
+        self.resumed = resumed
+        """Whether it continues the run of a killed attempt."""
 
     def log(self, metrics: dict, step: int | None = None) -> None:
         """Log the numbers of a nested dictionary: final metrics, or with a step points of the curves `curves/<name>`.
@@ -281,8 +283,16 @@ class Run:
 
     @contextmanager
     def child(self, name: str, tags: dict[str, str], params: dict) -> Iterator["Run"]:
-        """Open a run below this one, e.g. of one seed."""
-        with _open(name, tags, params, parent=self.id, enabled=self.id is not None) as run:
+        """Open a run below this one, e.g. of one seed; or continue the one that a killed attempt left unfinished."""
+        unfinished = None
+        if self.resumed:
+
+            def find(mlflow) -> None:
+                nonlocal unfinished
+                unfinished = _unfinished_child(mlflow, self.id, name)
+
+            self.attempt(find)
+        with _open(name, tags, params, self.id, self.id is not None, unfinished) as run:
             yield run
 
     def attempt(self, action: Callable) -> None:
@@ -307,6 +317,14 @@ def _existing_run(mlflow, run_id: str):
             raise
         return None
     return run if run.info.lifecycle_stage == "active" else None
+
+
+def _unfinished_child(mlflow, parent: str, name: str) -> str | None:
+    """Return the id of the run of this name below another one that did not end as it should."""
+    experiment = mlflow.get_experiment_by_name(EXPERIMENT)
+    of_name = f"tags.mlflow.parentRunId = '{parent}' and attributes.status != 'FINISHED'"
+    runs = mlflow.search_runs([experiment.experiment_id], of_name, max_results=1000)
+    return next((run.info.run_id for run in runs if run.info.run_name == name), None)
 
 
 def _last_activity(mlflow, run) -> int:
@@ -338,7 +356,7 @@ def _open(name: str, tags: dict[str, str], params: dict, parent: str | None, ena
                 run.params(params)
             else:  # continue the run of a killed attempt, below the flow of this one
                 mlflow.update_run(run_id, status="RUNNING")
-                run = Run(run_id)
+                run = Run(run_id, resumed=True)
                 idle = float(existing.data.tags.get(IDLE, 0)) + opened - _last_activity(mlflow, existing) / 1000
                 run.tag(**{IDLE: f"{idle:.3f}"}, **parents)
         except Exception as error:  # whatever fails in MLflow, the stage continues

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ import pandas as pd
 import psutil
 import pytest
 import torch
+from mlflow import MlflowClient
 from safetensors.torch import load_file
 
 from components import params
@@ -50,6 +52,29 @@ def test_each_repeat_is_the_training_of_its_seed_and_none_is_trained_twice(proje
     assert {seed: own["loss"] for seed, own in made["seeds"].items()} == {str(seed): own["loss"] for seed, (_, own) in alone.items()}
     for key in ("tokens", "flops"):
         assert made["cost"][key] == sum(own[key] for own in cost)
+
+
+@pytest.mark.long
+def test_a_seed_that_is_killed_goes_on_in_its_own_run(project, start):
+    """Not in a second one, beside a first that seems to be at work for ever."""
+    write_params(budget={"steps": 60}, pretrainings=2)
+    ledger = {"SESAME_TRACKING": "on", "MLFLOW_TRACKING_URI": f"sqlite:///{project}/ledger.db"}
+    child = start("-m", "components.pretrain", "gpt", **ledger)
+    checkpoints = Path(".sesame/checkpoints")
+    # the first seed's is removed before the second begins
+    while not (list(checkpoints.glob("*-trained/trained.json")) and list(checkpoints.glob("*/last.ckpt"))) and psutil.pid_exists(child.pid):
+        time.sleep(0.001)
+    os.killpg(child.pid, signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+    again = start("-m", "components.pretrain", "gpt", **ledger)
+    assert again.wait() == 0
+    client = MlflowClient(ledger["MLFLOW_TRACKING_URI"])
+    runs = {run.info.run_name: run for run in client.search_runs(["1"])}
+    assert len(runs) == len(client.search_runs(["1"])) == 2 and {run.info.status for run in runs.values()} == {"FINISHED"}
+    second = runs[f"gpt seed {1 + BETWEEN_SEEDS}"]
+    assert re.match(r"from step 0 on .*; from step \d+ on ", second.data.tags["attempts"])
+    steps = [point.step for point in client.get_metric_history(second.info.run_id, "curves/train_loss")]
+    assert steps == list(range(2, 61, 2)), "log_every is 2"
 
 
 def of_pretrained(folder: Path) -> list[dict]:

@@ -87,7 +87,7 @@ class Trainer(Block):
     accumulate: Count = 1
     """Micro-batches per step, over all devices; the loss stays the mean over all targets of the step. Dropout is keyed by the
     micro-batch: with four, a run on one, two or four devices is the same, apart from the last bits of floating-point
-    sums."""
+    sums. On numbers of devices that don't divide it, dropout is another, as with another seed."""
     threads: Threads | None = None
     """CPU threads of torch. Fixed, because floating-point results depend on it in the last bits; null leaves the choice to torch."""
     validations: Count = 8

@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy
 from components import notebook, params
 from components.core import frames, tracking
 from components.core.errors import SesameError
+from components.core.mlflow_values import accepted, apart, shortened
 from components.models import store
 from components.studies.milestones import GROUPS
 from components.text.tokenizer import MASK
@@ -171,13 +172,13 @@ def test_a_moved_checkout_finds_its_files_again(models, tmp_path_factory, monkey
 def test_two_long_parameters_stay_two():
     """MLflow takes 6,000 characters."""
     one, other = (str([f"data/part-{i}.txt" for i in (*range(400), last)]) for last in (1, 2))
-    assert tracking.shortened(one) != tracking.shortened(other) and max(map(len, map(tracking.shortened, (one, other)))) <= 6000
-    assert tracking.shortened("short") == "short"
+    assert shortened(one) != shortened(other) and max(map(len, map(shortened, (one, other)))) <= 6000
+    assert shortened("short") == "short"
 
 
 def test_names_that_become_equal_stay_two():
     """MLflow takes no brackets, and kept the figure of the last of them alone."""
-    assert tracking.apart(map(tracking.accepted, ["a (b)", "a [b]", "a_b", "a (b)"])) == ["a _b_", "a _b__", "a_b", "a _b___"]
+    assert apart(map(accepted, ["a (b)", "a [b]", "a_b", "a (b)"])) == ["a _b_", "a _b__", "a_b", "a _b___"]
 
 
 @pytest.mark.parametrize("column", ["variant", "stratum", *GROUPS])

@@ -5,7 +5,6 @@ printed and the stage runs on. MLflow is imported only where a run is opened, si
 """
 
 import getpass
-import hashlib
 import json
 import os
 import re
@@ -16,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
 from components.core.errors import SesameError, without_secrets
+from components.core.mlflow_values import CURVES, as_metrics, flatten, named, shortened
 
 EXPERIMENT = "sesame"
 PARENT = "SESAME_PARENT_RUN"
@@ -37,8 +36,6 @@ KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Shows the runs first on MLflow's page of the experiment, not an overview for LLM applications."""
 WRITTEN = tuple(f":(exclude){path}" for path in ("data", "dvc.lock", "**/dvc.lock", "studies/trainings.json"))
 """Tracked files that a run changes: results belong to the commit of the code and params that produced them."""
-CURVES = "curves/"
-"""Prefix of metrics that are logged at several steps; MLflow's page groups them by it."""
 
 
 def uri() -> str:
@@ -72,17 +69,6 @@ def user() -> str:
     with suppress(OSError, KeyError):  # a container's user may have no name
         return os.environ.get(USER) or getpass.getuser()
     return ""
-
-
-def flatten(value: dict, prefix: str = "") -> dict[str, Any]:
-    """`{"a": {"b": 1}}` -> `{"a.b": 1}`."""
-    flat: dict[str, Any] = {}
-    for key, item in value.items():
-        if isinstance(item, dict) and item:
-            flat |= flatten(item, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = item
-    return flat
 
 
 def unusable(error: Exception) -> str:
@@ -174,48 +160,6 @@ def _dvc_inputs(address: str) -> list:
     return [DatasetInput(dataset, tags) for dataset in datasets]
 
 
-LONGEST = 6000
-"""Characters of a parameter that MLflow stores."""
-
-
-def shortened(value: str) -> str:
-    """Shorten a parameter to the length that MLflow stores, with a digest, so that different values stay different."""
-    if len(value) <= LONGEST:
-        return value
-    return f"{value[: LONGEST - 100]}... ({len(value):,} characters, md5 {hashlib.md5(value.encode()).hexdigest()})"
-
-
-def accepted(name: str) -> str:
-    """Put `_` where MLflow refuses a character of a name, as of a data file's suite `center_embed (mod)`."""
-    return re.sub(r"[^\w.\- :/]", "_", name)
-
-
-def _points(metrics: dict, step: int | None) -> list:
-    """The numbers of a nested dictionary as MLflow's metrics."""
-    from mlflow.entities import Metric
-
-    now, prefix = int(time.time() * 1000), "" if step is None else CURVES
-    flat = flatten(metrics)
-    numbers = {key: flat[key] for key in flat if isinstance(flat[key], int | float) and not isinstance(flat[key], bool)}
-    return [Metric(prefix + name, float(value), now, step or 0) for name, value in _named(numbers)]
-
-
-def _named(flat: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The values of a flat dictionary, each under a name of its own that MLflow takes."""
-    return zip(apart(map(accepted, flat)), flat.values(), strict=True)
-
-
-def apart(names: Iterable[str]) -> list[str]:
-    """Give names that have become equal, as of `a (b)` and `a [b]`, one more `_` each: MLflow would keep the last value
-    alone."""
-    taken: dict[str, None] = {}
-    for name in names:
-        while name in taken:
-            name += "_"
-        taken[name] = None
-    return list(taken)
-
-
 class Run:
     """A run in MLflow. With `run_id` None it records nothing."""
 
@@ -231,12 +175,12 @@ class Run:
         last validation instead of the final metric: hence the prefix.
         """
         if self.id is not None:
-            self._send(_points(metrics, step))
+            self._send(as_metrics(metrics, step))
 
     def curve(self, rows: Iterable[dict[str, float]]) -> None:
         """Log rows, each with its `step`, as points of the curves `curves/<name>`: as `log` does, in few calls."""
         if self.id is not None:
-            self._send([point for row in rows for point in _points(row, int(row["step"])) if point.key != f"{CURVES}step"])
+            self._send([point for row in rows for point in as_metrics(row, int(row["step"])) if point.key != f"{CURVES}step"])
 
     def _send(self, points: list) -> None:
         for i in range(0, len(points), 1000):  # the most one call takes
@@ -246,7 +190,7 @@ class Run:
         """Log a nested dictionary as flattened parameters."""
         from mlflow.entities import Param
 
-        shown = [(name, shortened(without_secrets(str(value)))) for name, value in _named(flatten(params))]
+        shown = [(name, shortened(without_secrets(str(value)))) for name, value in named(flatten(params))]
         for i in range(0, len(shown), 100):  # the most one call takes
             batch = shown[i : i + 100]
             self.attempt(lambda mlflow, batch=batch: mlflow.log_batch(self.id, params=[Param(key, value) for key, value in batch]))

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from components import params
 from components.core.config import named_blocks
 from components.core.errors import SesameError
-from components.core.tracking import flatten
+from components.core.mlflow_values import flatten
 from components.stages import registry
 from components.stages.outputs import METRICS
 from pipelines import terminal

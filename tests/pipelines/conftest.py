@@ -18,7 +18,7 @@ import requests
 from ruamel.yaml import YAML
 
 from components import params
-from components.core import tracking
+from components.core.mlflow_values import CURVES, flatten
 from components.stages import registry
 from pipelines.machines import services
 from tests.conftest import shared, write_raw, write_studies
@@ -141,15 +141,15 @@ def recorded(lab: Lab) -> dict[str, mlflow.entities.Run]:
         shown = run.data.metrics
         for name in shown:
             steps = [point.step for point in client.get_metric_history(run.info.run_id, name)]
-            assert steps == sorted(steps) and (name.startswith(tracking.CURVES) or steps == [0]), (run.info.run_name, name, steps)
+            assert steps == sorted(steps) and (name.startswith(CURVES) or steps == [0]), (run.info.run_name, name, steps)
         files = [file.path for file in client.list_artifacts(run.info.run_id) if file.path.endswith(".json")]
         for file in files:
             figures = json.loads(Path(client.download_artifacts(run.info.run_id, file)).read_text())
             if isinstance(figures, dict) and "cost" in figures:
                 figures.pop("settings", None)  # what they were made by
-                flat = {"seconds": figures["cost"]["seconds"]} | tracking.flatten(figures)
+                flat = {"seconds": figures["cost"]["seconds"]} | flatten(figures)
                 numbers = {key: value for key, value in flat.items() if isinstance(value, int | float) and not isinstance(value, bool)}
-                assert {key: value for key, value in shown.items() if not key.startswith(tracking.CURVES)} == numbers, run.info.run_name
+                assert {key: value for key, value in shown.items() if not key.startswith(CURVES)} == numbers, run.info.run_name
                 made[run.info.run_name] = run
     return made
 

@@ -272,7 +272,7 @@ def test_an_anchor_ties_no_other_value(key, value):
     """What shares a block with the one that is set keeps its value, and comments stay."""
     from ruamel.yaml import YAML
 
-    from components.core.tracking import flatten
+    from components.core.mlflow_values import flatten
 
     [variant] = variants(f"{key}={value}")
 

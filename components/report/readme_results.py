@@ -2,10 +2,7 @@
 
 import re
 
-from components.comparison.detection import LEVEL
-from components.comparison.verdicts import holm
-from components.report.markdown import REPORT, RESULTS, find, interval, rows, spread, table
-from components.stages.outputs import read_json
+from components.report.markdown import RESULTS, find, interval, rows, spread, table
 
 
 def published_pairs() -> str:
@@ -210,42 +207,6 @@ def ranking() -> str:
     return table(["by", "MRR", "NDCG"], body)
 
 
-def efficiency() -> str:
-    """What an answer costs at each point, and what is lost; times, FLOPs, MiB and calibration on the first task."""
-    points: dict[str, dict[str, dict[str, str]]] = {}
-    for row in rows("efficiency"):
-        points.setdefault(row["point"], {})[row["task"]] = row
-    tasks, body = list(next(iter(points.values()))), []
-    base = next(point for point, of_point in points.items() if of_point[tasks[0]]["verdict"] == "base")
-    for point, of_point in points.items():
-        cells = [f"`{point}`"]
-        for row in (of_point[task] for task in tasks):
-            beyond = "**" * (row["verdict"] in ("higher", "lower"))
-            cells += [f"{float(row['score']):.3f} ± {float(row['std']):.3f}", f"{beyond}{row['difference']}{beyond}"]
-        row = of_point[tasks[0]]
-        cells += [f"{float(row[key]):.2f}" for key in ("ms", "ms_ratio", "ms_together_ratio")]
-        cells += [f"{float(row['mflops']):.1f}", f"{float(row['mib']):.2f}"]
-        cells.append(", ".join(f"{float(row[f'expected_calibration_error{when}']):.3f}" for when in ("_before", "")))
-        body.append(cells)
-    head = ["point", *(cell for task in tasks for cell in (task, f"less {base}"))]
-    return table([*head, "ms, one", f"× {base}", f"× {base}, 32", "MFLOPs", "MiB", "ECE before, after"], body)
-
-
-def seed_grids() -> str:
-    """How much of the spread each kind of seed explains, and what the best of many trainings on dev is worth on test."""
-    body = []
-    for name, grid in read_json(REPORT / "seeds.json")["grids"].items():
-        cells = [name, f"{grid['dev_deviation']:.3f}"]
-        kinds = ("initialisation", "order")
-        for kind, p in zip(kinds, holm([grid[f"p_{kind}"] for kind in kinds]), strict=True):
-            beyond = "**" * (p < LEVEL)
-            cells.append(f"{beyond}{grid[f'{kind}_share']:.0%}{beyond}".replace("%", " %"))
-        cells += [f"{grid['best_dev']:.3f}, {grid['best_judged']:.3f}", f"{grid['judged_mean']:.3f}"]
-        body.append([*cells, interval(grid, "gain", "gain_low", "gain_high", "+")])
-    head = ["model and task", "deviation on dev", "initialisation", "order", "best on dev: dev, test", "one: test", "gain on test"]
-    return table(head, body)
-
-
 def cove() -> str:
     """Frozen features of models that were trained on the same captions; bold where they are beyond noise ahead of random weights."""
     by_model: dict[str, dict[tuple[str, str], dict[str, str]]] = {}
@@ -262,6 +223,33 @@ def cove() -> str:
             cells += [f"{ahead}{spread(pretrained)}{ahead}", spread(token_vectors), spread(random)]
         body.append(cells)
     return table(["training", "tokens", *(f"{task}, {start}" for task in tasks.values() for start in starts.values())], body)
+
+
+GLUE = {
+    "cola": "CoLA", "sst2": "SST-2", "mrpc": "MRPC", "stsb_glue": "STS-B", "qqp": "QQP", "mnli": "MNLI", "qnli": "QNLI", "rte": "RTE",
+    "wnli": "WNLI",
+}  # fmt: skip
+
+
+def glue() -> str:
+    """BabyLM's models tuned on GLUE, beside their other starts and the best baseline; bold where ahead of both beyond noise."""
+    if not (RESULTS / "glue.csv").exists():
+        return "Not run yet."
+    table_rows = rows("glue", RESULTS)
+    models = list(dict.fromkeys(row["model"] for row in table_rows if row["init"] != "baseline"))
+    body = []
+    for task, shown in GLUE.items():
+        of_task = [row for row in table_rows if row["task"] == task]
+        best = max((row for row in of_task if row["init"] == "baseline" and row["mean"]), key=lambda row: float(row["mean"]))
+        cells = [f"{shown}, {best['metric'].replace('_', ' ')}"]
+        for model in models:
+            starts = {row["init"]: row for row in of_task if row["model"] == model}
+            others = [starts[init] for init in ("token_vectors", "random")]
+            ahead = "**" * all(row["verdict"] == "higher" for row in others)
+            cells += [f"{ahead}{spread(starts['pretrained'])}{ahead}", *map(spread, others)]
+        body.append([*cells, f"{spread(best)} ({best['model'].replace('_', ' ')})"])
+    heads = (f"{model.replace('_', ' ')}{start}" for model in models for start in ("", ", its token vectors", ", random weights"))
+    return table(["task", *heads, "best baseline"], body)
 
 
 def frozen(training: str, task: str) -> str:

@@ -73,7 +73,7 @@ def test_the_tables_of_the_readme_are_those_of_the_report(monkeypatch, tmp_path)
 
 def test_the_best_rate_of_each_start_has_one_tried_on_either_side():
     table = pd.read_csv(ROOT / "docs/starts.csv")
-    assert {*table["start"]} == {"pretrained", *readme.STARTS} and {*table["model"]} == {"bert", "gpt", "elmo"}
+    assert {*table["start"]} == {"pretrained", *readme_default.STARTS} and {*table["model"]} == {"bert", "gpt", "elmo"}
     for (model, start), tried in table.groupby(["model", "start"]):
         scale, rate = tried.groupby(["embedding_scale", "learning_rate"])["score"].mean().idxmax()
         rates = tried.loc[tried["embedding_scale"] == scale, "learning_rate"]

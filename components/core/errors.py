@@ -60,6 +60,9 @@ class SesameError(Exception):
 class Diverged(SesameError):
     """A training whose loss became infinite or no number."""
 
+    cost: dict = {}
+    """What the training counted up to then: tokens, flops, gpus, earlier_seconds."""
+
 
 class Unreachable(SesameError):
     """An error that may disappear by itself: no network, a server that is busy or down. The stage is retried."""

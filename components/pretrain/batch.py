@@ -2,7 +2,7 @@
 
 from components import params
 from components.core.errors import SesameError
-from components.pretrain.training import set_up
+from components.pretrain.setup import set_up
 
 
 def batch(all_params: params.Params, name: str, step: int) -> list[dict[str, str]]:

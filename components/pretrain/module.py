@@ -207,8 +207,11 @@ class Pretraining(L.LightningModule):
         self.warm_until, self.first_bad = self.global_step + WARM_UP, self.first_bad.to(self.device)
         if self.attempts and self.trainer.is_global_zero:
             print(f"resumed at step {self.global_step:,}", flush=True)
-        hardware = f"{self.trainer.world_size} x {device_name(self.device)}, {torch.get_num_threads()} threads, torch {torch.__version__}"
-        self.attempts.append({"step": self.global_step, "on": hardware})
+        precision = str(self.trainer.precision)
+        hardware = f"{self.trainer.world_size} x {device_name(self.device)}, {torch.get_num_threads()} threads"
+        number, _ = micro_batches(self.config.trainer.accumulate, self.trainer.world_size, self.global_rank)
+        attempt = {"step": self.global_step, "on": f"{hardware}, {precision}, torch {torch.__version__}"}
+        self.attempts.append(attempt | {"precision": precision, "micro_batches": number})
         if len(self.attempts) > 1:
             attempts = "; ".join(f"from step {attempt['step']} on {attempt['on']}" for attempt in self.attempts)
             self.run.tag(attempts=attempts, same_bits=self.same_bits())
@@ -284,10 +287,19 @@ class Pretraining(L.LightningModule):
 
     def same_bits(self) -> str:
         """Say whether the final weights equal those of an uninterrupted run bit by bit, as far as this is known beforehand."""
-        if len({attempt["on"] for attempt in self.attempts}) > 1:
-            return "no: sums in another order, equal but for their last bits"
+        for key, change in CHANGES.items():
+            if len({attempt[key] for attempt in self.attempts}) > 1:
+                return f"no: {change}"
         exact = self.device.type == "cpu" or self.config.trainer.deterministic
         return "yes" if exact else "not promised: kernels of this device add up in any order, unless trainer.deterministic is set"
+
+
+CHANGES = {
+    "precision": "in another precision",
+    "micro_batches": "sums in another order, and dropout and ELECTRA's tokens are drawn for another number of micro-batches",
+    "on": "sums in another order, equal but for their last bits",
+}
+"""What of an attempt may be another than before, and what that does to the weights."""
 
 
 def device_name(device: torch.device) -> str:

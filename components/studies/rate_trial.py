@@ -34,7 +34,7 @@ def try_rate(all_params: params.Params, name: str, run: Run) -> dict:
         # a rate that is too high is a result: the others are compared without it
         print(f"{name}: {error}", flush=True)
         shutil.rmtree(checkpoint_folder(block, name), ignore_errors=True)
-        return {"factor": trial.factor, "loss": None}
+        return {"factor": trial.factor, "loss": None, "cost": error.cost}
     if trained is None:  # a rank that is not the first
         return {}
     shutil.rmtree(model)

@@ -188,9 +188,11 @@ MISTAKES = [
             'if step and interval and step % interval == 0', "if False and step % interval == 0", named("pretrain", f"{BOUNDARIES}[bert]")),
     Mistake("kept models are moved away", TRAINING,
             'shutil.copytree(checkpoints / "kept"', 'shutil.move(checkpoints / "kept"', named("pretrain", f"{BOUNDARIES}[bert]")),
-    Mistake("phases read in one order", TRAINING,
+    Mistake("phases read in one order", "components/pretrain/setup.py",
             "int(uniform(config.seed, number) * 2**53) if number else config.seed", "config.seed",
             named("pretrain", "test_phases_share_the_budget_out")),
+    Mistake("an attempt in another precision is not told apart", MODULE,
+            '"precision": "in another precision",', "", named("pretrain", "test_what_was_another_in_the_attempt_before_is_said")),
     Mistake("a window goes over the end of its phase", "components/objectives/examples/phases.py",
             "last if phase is self.phases[-1] else min(last, phase.steps)", "last", named("pretrain", "test_phases_share_the_budget_out")),
     # several nodes

@@ -12,7 +12,7 @@ from components.objectives.clm.config import CausalLM
 from components.objectives.examples.rows import isolate
 from components.objectives.gpt_bert.config import GptBert
 from components.objectives.scoring import IGNORED
-from components.pretrain import training
+from components.pretrain.setup import set_up
 from components.text.tokenizer import CLS, MASK, PAD, SEP, SPECIALS
 from tests.conftest import tiny_params
 from tests.objectives.test_source_target import Vocabulary, running
@@ -84,7 +84,7 @@ def test_flops_are_those_of_both_kinds_of_steps(project):
     def per_token(**objective) -> float:
         raw = tiny_params(studies={})
         raw["models"]["gpt"] |= {"objective": objective, "prompts": []}
-        return training.set_up(params.check(raw).models["gpt"], None).train.phases[0].flops_per_token
+        return set_up(params.check(raw).models["gpt"], None).train.phases[0].flops_per_token
 
     few, more, most = (per_token(name="gpt_bert", masked_steps=share) for share in (0.2, 0.4, 0.8))
     assert few - more > 0.01 * few, "a masked step predicts fewer tokens"

@@ -17,7 +17,7 @@ from components.models.encoder.config import EncoderArchitecture
 from components.models.recurrent.config import RecurrentArchitecture
 from components.objectives.quick_thoughts.config import QuickThoughts
 from components.objectives.skip_thoughts.config import SkipThoughts
-from components.pretrain import training
+from components.pretrain import setup
 from components.pretrain.data import StepLoader
 from components.tasks import Example
 from components.text.encode import Shard, Split
@@ -296,14 +296,14 @@ def test_flops_are_counted_on_batches_as_they_are_padded(kind, model, project, m
     raw = tiny_params(studies={})
     raw["models"][model] |= {"objective": {"name": kind}, "batch_size": 32, "prompts": []}
     counted = []
-    monkeypatch.setattr(training, "training_flops", lambda _, objective, rows, *__: counted.append(len(rows["ids"])) or 1)
-    batches = training.set_up(params.check(raw).models[model], None).train.phases[0].batches
+    monkeypatch.setattr(setup, "training_flops", lambda _, objective, rows, *__: counted.append(len(rows["ids"])) or 1)
+    batches = setup.set_up(params.check(raw).models[model], None).train.phases[0].batches
     assert set(counted) == {8 if kind in ("mlm", "clm") else 32}
     if kind == "clm":
         assert len(counted) == 1, "all rows have as many tokens: a second batch costs time and tells nothing"
     else:
-        read = [batches.tokens(step) for step in batches.representative_steps(training.FLOPS_TOKENS)]
-        assert len(counted) > 1 and sum(read[:-1]) < training.FLOPS_TOKENS <= sum(read), "one may have long sentences, or the first"
+        read = [batches.tokens(step) for step in batches.representative_steps(setup.FLOPS_TOKENS)]
+        assert len(counted) > 1 and sum(read[:-1]) < setup.FLOPS_TOKENS <= sum(read), "one may have long sentences, or the first"
 
 
 @pytest.mark.parametrize("kind", ["skip_thoughts", "quick_thoughts"])
@@ -313,7 +313,7 @@ def test_killed_and_resumed_reads_on(kind, project):
     raw["models"]["bert"] |= {"objective": {"name": kind}, "batch_size": 8, "prompts": []}
     raw["models"]["bert"]["trainer"] |= {"accumulate": 2} if kind == "skip_thoughts" else {}
     block = params.check(raw).models["bert"]
-    one, other = (training.set_up(block, None).train for _ in range(2))
+    one, other = (setup.set_up(block, None).train for _ in range(2))
     last = 2 * one.phases[0].batches.epoch_steps()
     whole = list(StepLoader(one, 0, last, 2, slice(0, 2), 0, pinned=False))
     resumed = list(StepLoader(other, last - 3, last, 2, slice(0, 2), 0, pinned=False))

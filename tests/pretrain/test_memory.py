@@ -7,7 +7,7 @@ import pytest
 from components import objectives, params
 from components.models import store
 from components.pretrain import sizing
-from components.pretrain.training import recompute_activations
+from components.pretrain.setup import recompute_activations
 from components.text.tokenizer import SPECIALS
 from tests.conftest import tiny_params
 from tests.memory import peak_bytes

@@ -30,7 +30,7 @@ from torch.utils.data import DataLoader
 
 from components import objectives, params
 from components.core import tracking
-from components.core.errors import SesameError
+from components.core.errors import Diverged, SesameError
 from components.core.tracking import Run
 from components.derive import pretrained
 from components.models import store
@@ -41,8 +41,8 @@ from components.pretrain import sizing, training
 from components.pretrain.cost import training_flops
 from components.pretrain.data import ChunkDataset, PretrainData
 from components.pretrain.module import Pretraining
+from components.pretrain.setup import build_phases, recompute_activations, set_up
 from components.pretrain.trainer import lightning_trainer
-from components.pretrain.training import build_phases, recompute_activations
 from components.text import encode
 from tests.conftest import run_stage, tiny_params
 from tests.forks import Command
@@ -194,6 +194,29 @@ def test_two_processes_equal_one(project, start, name, strategy, objective):
         assert [float(x) for x in ours.split(",")[3:5]] == pytest.approx([float(x) for x in theirs.split(",")[3:5]], rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("trainer", "said"),
+    [
+        ({}, "yes"),
+        ({"precision": "bf16-mixed"}, "no: in another precision"),
+        ({"accumulate": 2}, "no: sums in another order, and dropout"),
+    ],
+)
+def test_what_was_another_in_the_attempt_before_is_said(tokens, train_split, trainer, said):
+    """`precision: auto` is another on another CPU, and the number of micro-batches on another number of devices."""
+    raw, before = tiny_params(), []
+    for change in ({}, trainer):
+        raw["models"]["gpt"]["trainer"] |= change
+        block = params.check(raw).models["gpt"]
+        objective = objectives.build(block.objective, tokens)
+        module = Pretraining(block, store.build(block.architecture, tokens), {}, objective, 4, Run(None))
+        module.attempts = [*before]  # as a checkpoint has them
+        rows, counts = objective.batches(train_split, 8, 32, seed=0)[0]
+        lightning_trainer(block, 4, []).fit(module, DataLoader([([rows], counts)] * 4, batch_size=None))
+        before = module.attempts
+    assert module.same_bits().startswith(said) and len(before) == 2
+
+
 def test_layers_computed_again_give_the_same_gradients(tokens, train_split):
     """Dropout on: what is drawn the second time is what was drawn the first time."""
     block, gradients, kept = params.check(tiny_params()).models["bert"], [], []
@@ -277,13 +300,13 @@ import torch
 from components import objectives, params
 from components.text import tokenizer
 from components.models import store
-from components.pretrain import training
+from components.pretrain.setup import set_up
 from components.pretrain.memory_check import check
 from components.pretrain.module import Pretraining
 from components.core.tracking import Run
 torch.set_num_threads(1)
 block = params.load().models["bert"]
-setup = training.set_up(block, None)
+setup = set_up(block, None)
 module = Pretraining(block, setup.model, setup.networks, setup.objective, setup.train.steps, Run(None))
 check(module, setup.train, 1, torch.device("cpu"))
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
@@ -455,7 +478,7 @@ def test_variants_of_bert_are_trained_and_tuned(project, objective, architecture
     metrics = json.loads(Path("data/metrics/pretrain/bert.json").read_text())
     assert shown <= metrics.keys() and all(math.isfinite(metrics[key]) for key in shown)
     block = params.load().models["bert"]
-    setup = training.set_up(block, None)
+    setup = set_up(block, None)
     assert all(own.grad is None for module in (setup.model, *setup.networks.values()) for own in module.parameters()), "only counted"
     tuned = run_stage("components.finetune", "bert-same")
     assert tuned.returncode == 0, tuned.stderr
@@ -499,6 +522,9 @@ def test_nan_stops_with_the_step_and_keeps_the_last_good_checkpoint(project):
     assert done.returncode == 2
     assert "not a number at step" in done.stderr and "Traceback" not in done.stderr
     [kept] = Path(".sesame/checkpoints").glob("gpt-*/last.ckpt")
+    with pytest.raises(Diverged) as raised:
+        training.pretrain(params.load().models["gpt"], "gpt", Path("data/models/gpt"), Run(None))
+    assert raised.value.cost["tokens"] > 0 and raised.value.cost["flops"] > 1000 * raised.value.cost["tokens"], "what it has cost"
     good = torch.load(kept, weights_only=False)["state_dict"]
     assert all(value.isfinite().all() for value in good.values()) and not Path("data/models/gpt").exists()
 

@@ -421,6 +421,15 @@ def test_a_study_becomes_a_table_a_page_and_a_champion(project):
     assert first == "same says nothing here: no variant is above a bag of words over the second text alone (0.000, 0.550)."
 
 
+def test_a_rate_that_diverges_has_no_loss_and_a_cost(project):
+    everything = write(changed(
+        studies__rate__learning_rates={"factors": [1, 2], "seed": 9},
+        models__bert__optimizer={"learning_rate": 0.5, "weight_decay": 1e20, "warmup": 0.0},
+    ))  # fmt: skip
+    metrics = rate_trial.try_rate(everything, "rate-15-2", Run(None))
+    assert metrics["loss"] is None and metrics["cost"]["tokens"] > 0 and metrics["cost"]["flops"] > 0
+
+
 def test_each_variant_has_the_best_of_its_learning_rates(project):
     """The rate that diverges is left out, a rate that wins at the end of those tried is said, and what is compared is trained at it."""
     everything = write(changed(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
@@ -228,26 +229,20 @@ class Run:
     @contextmanager
     def child(self, name: str, tags: dict[str, str], params: dict) -> Iterator["Run"]:
         """Open a run below this one, e.g. of one seed; or continue the one that a killed attempt left unfinished."""
-        unfinished = None
-        if self.resumed:
-
-            def find(mlflow) -> None:
-                nonlocal unfinished
-                unfinished = _unfinished_child(mlflow, self.id, name)
-
-            self.attempt(find)
+        unfinished = self.attempt(lambda mlflow: _unfinished_child(mlflow, self.id, name)) if self.resumed else None
         with _open(name, tags, params, self.id, self.id is not None, unfinished) as run:
             yield run
 
-    def attempt(self, action: Callable) -> None:
-        """Call `action` with the MLflow client; after a failure print one warning and stop recording."""
+    def attempt(self, action: Callable) -> Any:
+        """Call `action` with the MLflow client and return what it returns; after a failure print one warning and stop recording."""
         if self.id is None:
-            return
+            return None
         try:
-            action(client())
+            return action(client())
         except Exception as error:  # whatever fails in MLflow, the stage continues
             _warn(error)
             self.id = None
+            return None
 
 
 def _existing_run(mlflow, run_id: str):

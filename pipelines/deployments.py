@@ -91,7 +91,7 @@ def _in_worktree(values: dict[str, Any], name: str | None, targets: list[str], o
     # as Ctrl-C does: the flow stops its stages, then its worktree is removed
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        settings = [f"{key}={json.dumps(value)}" for key, value in values.items()]
+        settings = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
         [variant] = variants(settings, Path("params.yaml").read_text(encoding="utf-8"), name=name)
         [run] = sweep.run([variant], 1, targets, options, on_line)
     except SesameError as error:

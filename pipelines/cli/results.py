@@ -11,6 +11,7 @@ import typer
 from components import params
 from components.core.errors import SesameError
 from components.stages import resolve
+from components.stages.outputs import read_lines, reading
 from pipelines.cli.command import group
 
 command = group("Results")
@@ -92,19 +93,36 @@ def compare(
     if places[a] == places[b]:  # `gpt:pretrained` is gpt
         raise SesameError(f"A and B are both {b}; give two different models or baselines")
     metric = (all_params.tasks[task].splits[split].metrics or all_params.tasks[task].metrics)[0]
-    examples, scored = verdicts.sides(all_params, task, split, metric, places)
-    difference = verdicts.difference(scored[a], scored[b])
-    [verdict] = verdicts.verdicts([difference])
-    runs = " and ".join(terminal.number(count, "run") for count in difference.runs)
     stages = [
         f"baseline@{task}" if side in all_params.baselines.methods else f"finetune@{side.partition(':')[0]}-{task}"
         for side in (a, b)
     ]  # fmt: skip
+    for stage, [place] in zip(stages, places.values(), strict=True):
+        _same_rows(stage, place, task, split)
+    examples, scored = verdicts.sides(all_params, task, split, metric, places)
+    difference = verdicts.difference(scored[a], scored[b])
+    [verdict] = verdicts.verdicts([difference])
+    runs = " and ".join(terminal.number(count, "run") for count in difference.runs)
     graph.say_stale(stages, "the sides may differ in more")
     terminal.say(
         f"{task} {split}, {metric} over {examples:,} examples, {runs}: {a} {difference.a:.3f}, {b} {difference.b:.3f}, "
         f"difference {difference.shown}: {verdict}"
     )
+
+
+def _same_rows(stage: str, place: tuple[Path, str], task: str, split: str) -> None:
+    """Raises SesameError where predictions are of other rows than the task has now: a row is known by its number."""
+    from components import tasks
+
+    folder, init = place
+    labels = {example.id: example.label for example in tasks.read(Path("data/tasks", task), split)}
+    with reading(file := folder / "predictions.jsonl"):
+        for row in read_lines(file):
+            if (row["split"], row["init"]) == (split, init) and row["id"] in labels and row["label"] != labels[row["id"]]:
+                raise SesameError(
+                    f"{stage} predicted other rows of {task} {split} than there are now (the label of row {row['id']} was "
+                    f"{row['label']!r}, and is {labels[row['id']]!r}); run it again"
+                )
 
 
 def _predictions(all_params: params.Params, side: str, task: str) -> tuple[Path, str]:

@@ -1,5 +1,6 @@
 """No command removes what it did not write."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ from components.core import storage
 from components.core.errors import SesameError
 from components.embeddings.space import Space, save
 from pipelines import cli
+from pipelines.cli import results
 from pipelines.cli.command import one_line_errors
-from tests.conftest import save_random, tiny_params
+from tests.conftest import run_stage, save_random, tiny_params
 from tests.pipelines.conftest import whole
 
 COMMANDS = {
@@ -100,6 +102,19 @@ def test_a_model_is_not_compared_with_itself(project):
     YAML().dump(tiny_params(), Path("params.yaml"))
     done = CliRunner().invoke(cli.app, ["compare", "gpt", "gpt:pretrained", "same"])
     assert done.exit_code == 1 and "A and B are both gpt:pretrained; give two different models or baselines" in done.output
+
+
+def test_predictions_of_other_rows_are_not_compared(project):
+    """A row is known by its number: a model was judged by the answers to other texts once the rows of a task had moved."""
+    YAML().dump(tiny_params(), Path("params.yaml"))
+    assert run_stage("components.finetune.baseline", "same").returncode == 0
+    rows = Path("data/tasks/same/dev.jsonl")
+    moved = [json.loads(line) for line in rows.read_text().splitlines()]
+    texts = [{key: row[key] for key in row if key != "id"} for row in moved][::-1]
+    results._same_rows("baseline@same", (Path("data/baselines/same"), "majority"), "same", "dev")
+    rows.write_text("".join(json.dumps({"id": row["id"]} | text) + "\n" for row, text in zip(moved, texts, strict=True)))
+    done = CliRunner().invoke(cli.app, ["compare", "majority", "logistic_regression", "same"])
+    assert done.exit_code == 1 and "baseline@same predicted other rows of same dev than there are now" in done.output
 
 
 def test_predictions_of_other_params_are_said_to_be(inside, capsys):

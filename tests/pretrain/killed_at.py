@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
-from components import params
+from components import objectives, params
 from components.core.tracking import Run
 from components.models import store
 from components.pretrain import checkpoints, training
 from components.pretrain.module import Pretraining
+from components.text import tokenizer
 
 MILESTONE = 600
 
@@ -98,7 +99,7 @@ def attempt(name: str, arm: Callable[[], None] | None) -> str:
 
 def main(name: str, *wanted: str) -> None:
     torch.set_num_threads(1)
-    objective = type(training.objectives.build(params.load().models[name].objective, training.tokenizer.load(Path("data/encoded/tiny"))))
+    objective = type(objectives.build(params.load().models[name].objective, tokenizer.load(Path("data/encoded/tiny"))))
     print("in peace", attempt(name, None), sep="\t")
     for where, arm in boundaries(objective).items():
         if wanted and where not in wanted:

@@ -181,7 +181,8 @@ class Run:
     def curve(self, rows: Iterable[dict[str, float]]) -> None:
         """Log rows, each with its `step`, as points of the curves `curves/<name>`: as `log` does, in few calls."""
         if self.id is not None:
-            self._send([point for row in rows for point in as_metrics(row, int(row["step"])) if point.key != f"{CURVES}step"])
+            points = (point for row in rows for point in as_metrics(row, int(row["step"])))
+            self._send([point for point in points if point.key != f"{CURVES}step"])
 
     def _send(self, points: list) -> None:
         for i in range(0, len(points), 1000):  # the most one call takes
@@ -234,7 +235,8 @@ class Run:
             yield run
 
     def attempt(self, action: Callable) -> Any:
-        """Call `action` with the MLflow client and return what it returns; after a failure print one warning and stop recording."""
+        """Call `action` with the MLflow client and return what it returns; after a failure print one warning and stop
+        recording."""
         if self.id is None:
             return None
         try:
@@ -261,9 +263,9 @@ def _existing_run(mlflow, run_id: str):
 def _unfinished_child(mlflow, parent: str, name: str) -> str | None:
     """Return the id of the run of this name below another one that did not end as it should."""
     experiment = mlflow.get_experiment_by_name(EXPERIMENT)
-    of_name = f"tags.mlflow.parentRunId = '{parent}' and attributes.status != 'FINISHED'"
-    runs = mlflow.search_runs([experiment.experiment_id], of_name, max_results=1000)
-    return next((run.info.run_id for run in runs if run.info.run_name == name), None)
+    below = f"tags.mlflow.parentRunId = '{parent}' and attributes.run_name = '{name}'"
+    runs = mlflow.search_runs([experiment.experiment_id], f"{below} and attributes.status != 'FINISHED'", max_results=1)
+    return runs[0].info.run_id if runs else None
 
 
 def _last_activity(mlflow, run) -> int:

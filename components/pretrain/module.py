@@ -296,7 +296,8 @@ class Pretraining(L.LightningModule):
 
 CHANGES = {
     "precision": "in another precision",
-    "micro_batches": "sums in another order, and dropout and ELECTRA's tokens are drawn for another number of micro-batches",
+    "micro_batches": "sums in another order, and dropout and ELECTRA's tokens are drawn for another number of "
+    "micro-batches",
     "on": "sums in another order, equal but for their last bits",
 }
 """What of an attempt may be another than before, and what that does to the weights."""

@@ -25,7 +25,8 @@ from components.text import encode, tokenizer
 from components.text.tokenizer import SPECIALS, Tokenizer, fast
 
 FLOPS_TOKENS = 2**12
-"""Number of tokens on which FLOPs are counted where lengths vary: a single small batch may have long sequences, or short ones."""
+"""Number of tokens on which FLOPs are counted where lengths vary: a single small batch may have long sequences, or
+short ones."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class Setup:
     untrained: list[str]
     """Modules of the model that this objective does not train."""
     raw_bytes_ratio: float
-    """Bytes of the raw validation text per byte of its tokens: normalisation changes the number of bytes, and an unknown
-    token has none."""
+    """Bytes of the raw validation text per byte of its tokens: normalisation changes the number of bytes, and an
+    unknown token has none."""
     unknown: float
     """Share of unknown tokens in the validation text."""
 
@@ -80,18 +81,37 @@ def set_up(config: Model, start: Path | None) -> Setup:
     known = counts[len(SPECIALS) :].sum() - (counts[tokens.unknown] if tokens.unknown >= len(SPECIALS) else 0)
     unknown = counts[tokens.unknown] / (known + counts[tokens.unknown])
     if unknown:
-        print(f"{unknown:.2%} of the tokens of the validation text are unknown: bits per byte are too low by their bits", flush=True)
+        print(
+            f"{unknown:.2%} of the tokens of the validation text are unknown: bits per byte are too low by their "
+            "bits",
+            flush=True,
+        )
     longest = max(train.phases, key=lambda phase: phase.steps or math.inf)
     objective.check(longest.batches, longest.steps)
     if left_out := longest.batches.left_out:
-        print(f"{left_out:.2%} of the training text is left out: objective {config.objective.name} can't read it", flush=True)
+        print(
+            f"{left_out:.2%} of the training text is left out: objective {config.objective.name} can't read it",
+            flush=True,
+        )
     if config.trainer.recompute:
         for layer in model.stacked():
             recompute_activations(layer)
     if config.trainer.compile:
         model.compile(fullgraph=True)
     raw_bytes_ratio = valid_text.num_bytes / (counts @ tokens.byte_lengths)
-    return Setup(tokens, objective, train_text, valid_text, train, valid, model, networks, untrained, raw_bytes_ratio, float(unknown))
+    return Setup(
+        tokens,
+        objective,
+        train_text,
+        valid_text,
+        train,
+        valid,
+        model,
+        networks,
+        untrained,
+        raw_bytes_ratio,
+        float(unknown),
+    )
 
 
 def recompute_activations(layer: nn.Module) -> None:
@@ -106,12 +126,15 @@ def initial_model(config: Model, tokens: Tokenizer | fast.FastTokenizer, start: 
     model, its_tokens = store.load(start)
     if its_tokens.path.read_bytes() != tokens.path.read_bytes():
         raise SesameError(
-            f"{start} was trained with another tokenizer than that of data/encoded/{config.encoding}; encode the text with its tokenizer"
+            f"{start} was trained with another tokenizer than that of data/encoded/{config.encoding}; encode the text "
+            "with its tokenizer"
         )
     return model
 
 
-def build_phases(config: Model, objective: Objective, text: encode.Split, flops_per_token: Callable[[int, int], float]) -> Phases:
+def build_phases(
+    config: Model, objective: Objective, text: encode.Split, flops_per_token: Callable[[int, int], float]
+) -> Phases:
     """Divide the budget into phases; `flops_per_token` takes the length of sequences and their number in a batch."""
     budget, max_length = config.budget, config.architecture.max_length
     total = budget.steps or budget.tokens or budget.flops

@@ -79,9 +79,12 @@ def score(model: str, start: str, task: str) -> str:
     return spread(find("scores", model=model, init=start, task=task))
 
 
-def gain(model: str, against: str, task: str) -> str:
-    """`+0.446 [+0.375, +0.518], beyond noise`."""
-    row = find("gains", model=model, against=against, task=task)
+def gain(model: str, against: str, task: str, profile: str = "") -> str:
+    """`+0.446 [+0.375, +0.518], beyond noise`; of a profile's run, or the default's."""
+    if profile:
+        row = find(profile, RESULTS, model=model, init=against, task=task)
+    else:
+        row = find("gains", model=model, against=against, task=task)
     return f"{interval(row, 'difference', 'low', 'high', '+')}, {VERDICTS.get(row['verdict'], row['verdict'])}"
 
 

@@ -22,7 +22,7 @@ BASELINES = {
 
 
 def scores() -> str:
-    """Mean and standard deviation over seeds; bold where pre-trained weights are better than each other start beyond noise."""
+    """Mean and standard deviation over seeds; bold where pre-trained weights are beyond noise ahead of each other start."""
     table_rows = {(row["model"], row["init"], row["task"]): row for row in rows("scores")}
     verdicts: dict[tuple[str, str], set[str]] = {}
     for row in rows("gains"):
@@ -52,7 +52,8 @@ def gains() -> str:
     """Pre-trained weights minus other starts: the 95 % interval, and the verdict."""
     body = [
         [
-            row["model"], STARTS[row["against"]], row["task"], interval(row, "difference", "low", "high", "+"), row["verdict"],
+            row["model"], STARTS[row["against"]], row["task"], interval(row, "difference", "low", "high", "+"),
+            row["verdict"],
             f"{float(row['detectable']):.3f}",
         ]
         for row in rows("gains") if row["against"] in STARTS
@@ -71,7 +72,9 @@ def starts() -> str:
         tasks = [task for task in TASKS if task in next(iter(points.values()))]
         (scale, rate), best = max(points.items(), key=lambda point: statistics.fmean(point[1].values()))
         rates = ", ".join(sorted({row for _, row in points}, key=float))
-        body.append([model, START_NAMES[start], str(len(points)), rates, rate, scale, *(f"{best[task]:.3f}" for task in tasks)])
+        body.append(
+            [model, START_NAMES[start], str(len(points)), rates, rate, scale, *(f"{best[task]:.3f}" for task in tasks)]
+        )
     head = ["model", "start", "points tried", "rates", "best rate", "scale of token vectors"]
     return table([*head, *(TASKS[task] for task in tasks)], body)
 
@@ -125,12 +128,15 @@ def evaluations() -> str:
 
     body = []
     for row in (row for row in rows("evaluations") if row["group"] == "all" and row["unigram"]):
-        right, random = (f"{cell(row, mean)} ± {cell(row, error)}" for mean, error in (("score", "error"), ("random", "random_std")))
+        right, random = (
+            f"{cell(row, mean)} ± {cell(row, error)}" for mean, error in (("score", "error"), ("random", "random_std"))
+        )
         gain = interval(row, "difference", "low", "high", "+")
         about = [row["evaluation"], row["model"], row["pretrainings"], f"{float(row['items']):,.0f}"]
         body.append([*about, right, random, gain, row["verdict"], cell(row, "bigram")])
     head = [
-        "evaluation", "model", "seeds", "items", "right ± error", "random weights ± std", "gain over random weights", "verdict", "bigram",
+        "evaluation", "model", "seeds", "items", "right ± error", "random weights ± std", "gain over random weights",
+        "verdict", "bigram",
     ]  # fmt: skip
     return table(head, body)
 
@@ -144,7 +150,9 @@ def rates(study: str) -> str:
     for variant, of_variant in tried.items():
         losses = of_variant["losses"].values()
         lowest = min(loss for loss in losses if loss is not None)
-        shown = ("diverged" if loss is None else f"**{loss:.3f}**" if loss == lowest else f"{loss:.3f}" for loss in losses)
+        shown = (
+            "diverged" if loss is None else f"**{loss:.3f}**" if loss == lowest else f"{loss:.3f}" for loss in losses
+        )
         body.append([variant, *shown])
     factors = next(iter(tried.values()))["losses"]
     return table(["variant", *(f"{factor} ×" for factor in factors)], body)
@@ -159,7 +167,9 @@ def attention_cost() -> str:
     lengths = ("64", "1024", "4096")
     head = ["attention", *(f"tokens/s, rows of {int(length):,}" for length in lengths)]
     head += [f"MiB, {int(length):,}" for length in lengths]
-    return table(head, [[kind, *(costs[length][i] for i in (0, 1) for length in lengths)] for kind, costs in cells.items()])
+    return table(
+        head, [[kind, *(costs[length][i] for i in (0, 1) for length in lengths)] for kind, costs in cells.items()]
+    )
 
 
 def efficiency() -> str:
@@ -184,7 +194,8 @@ def efficiency() -> str:
 
 
 def seed_grids() -> str:
-    """How much of the spread each kind of seed explains, and what the best of many trainings on dev is worth on test."""
+    """How much of the spread each kind of seed explains, and what the best of many trainings on dev is worth on test.
+    """
     body = []
     for name, grid in read_json(REPORT / "seeds.json")["grids"].items():
         cells = [name, f"{grid['dev_deviation']:.3f}"]
@@ -194,5 +205,13 @@ def seed_grids() -> str:
             cells.append(f"{beyond}{grid[f'{kind}_share']:.0%}{beyond}".replace("%", " %"))
         cells += [f"{grid['best_dev']:.3f}, {grid['best_judged']:.3f}", f"{grid['judged_mean']:.3f}"]
         body.append([*cells, interval(grid, "gain", "gain_low", "gain_high", "+")])
-    head = ["model and task", "deviation on dev", "initialisation", "order", "best on dev: dev, test", "one: test", "gain on test"]
+    head = [
+        "model and task",
+        "deviation on dev",
+        "initialisation",
+        "order",
+        "best on dev: dev, test",
+        "one: test",
+        "gain on test",
+    ]
     return table(head, body)

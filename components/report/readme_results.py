@@ -229,13 +229,14 @@ GLUE = {"cola": "CoLA", "sst2": "SST-2", "stsb_glue": "STS-B", "mnli": "MNLI"}
 
 
 def glue() -> str:
-    """BabyLM's models tuned on GLUE, beside their other starts and the best baseline; bold where ahead of both beyond noise."""
+    """BabyLM's models tuned on GLUE, beside their other starts and the best baseline; bold: beyond noise ahead of both."""
     table_rows = rows("glue", RESULTS)
     models = list(dict.fromkeys(row["model"] for row in table_rows if row["init"] != "baseline"))
     body = []
     for task, shown in GLUE.items():
         of_task = [row for row in table_rows if row["task"] == task]
-        best = max((row for row in of_task if row["init"] == "baseline" and row["mean"]), key=lambda row: float(row["mean"]))
+        baselines = (row for row in of_task if row["init"] == "baseline" and row["mean"])
+        best = max(baselines, key=lambda row: float(row["mean"]))
         cells = [f"{shown}, {best['metric'].replace('_', ' ')}"]
         for model in models:
             starts = {row["init"]: row for row in of_task if row["model"] == model}
@@ -243,7 +244,8 @@ def glue() -> str:
             ahead = "**" * all(row["verdict"] == "higher" for row in others)
             cells += [f"{ahead}{spread(starts['pretrained'])}{ahead}", *map(spread, others)]
         body.append([*cells, f"{spread(best)} ({best['model'].replace('_', ' ')})"])
-    heads = (f"{model.replace('_', ' ')}{start}" for model in models for start in ("", ", its token vectors", ", random weights"))
+    names = ("", ", its token vectors", ", random weights")
+    heads = (f"{model.replace('_', ' ')}{name}" for model in models for name in names)
     return table(["task", *heads, "best baseline"], body)
 
 

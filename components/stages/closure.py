@@ -18,9 +18,10 @@ ROOT = Path(__file__).parents[2]
 
 FRAME = (
     "components.params", "components.core.config", "components.core.errors", "components.core.storage",
-    "components.core.processes", "components.core.mlflow_values", "components.core.tracking", "components.stages.closure",
-    "components.stages.cost", "components.stages.declaration", "components.stages.launch", "components.stages.outputs",
-    "components.stages.parts", "components.stages.registry", "components.stages.resolve", "components.stages.stage",
+    "components.core.processes", "components.core.mlflow_values", "components.core.tracking",
+    "components.stages.closure", "components.stages.cost", "components.stages.declaration",
+    "components.stages.launch", "components.stages.outputs", "components.stages.parts",
+    "components.stages.registry", "components.stages.resolve", "components.stages.stage",
 )  # fmt: skip
 """Modules that no result depends on: they read settings, which are in each entry themselves, and write, log and report."""
 

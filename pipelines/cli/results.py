@@ -118,10 +118,11 @@ def _same_rows(stage: str, place: tuple[Path, str], task: str, split: str) -> No
     labels = {example.id: example.label for example in tasks.read(Path("data/tasks", task), split)}
     with reading(file := folder / "predictions.jsonl"):
         for row in read_lines(file):
-            if (row["split"], row["init"]) == (split, init) and row["id"] in labels and row["label"] != labels[row["id"]]:
+            number, label = row["id"], row["label"]
+            if (row["split"], row["init"]) == (split, init) and labels.get(number, label) != label:
                 raise SesameError(
-                    f"{stage} predicted other rows of {task} {split} than there are now (the label of row {row['id']} was "
-                    f"{row['label']!r}, and is {labels[row['id']]!r}); run it again"
+                    f"{stage} predicted other rows of {task} {split} than there are now (the label of row {number} was "
+                    f"{label!r}, and is {labels[number]!r}); run it again"
                 )
 
 

@@ -24,7 +24,7 @@ from components import params
 from components.core.errors import SesameError
 from components.core.storage import STATE
 from pipelines import terminal
-from pipelines.execution import graph, ledger, processes, repository, runner, slots, sources
+from pipelines.execution import graph, ledger, processes, repository, runner, slots, sources, staleness
 from pipelines.execution.cancellation import when_cancelled
 from pipelines.machines import pools, services
 from pipelines.money import energy
@@ -267,13 +267,13 @@ def sesame(targets: list[str] | None = None, force: bool = False, jobs: int = JO
                 forced = sources.forced(plan, all_params, force, recheck)
                 if all_params.away:
                     pools.bring(graph.folders(plan))
-                states = graph.states(plan, forced, all_params.away)
+                states = staleness.states(plan, forced, all_params.away)
                 # one that runs again may read what another one has lost
                 while all_params.away and (lost := pools.lost(plan, states)):
                     names = ", ".join(sorted(lost))
                     terminal.say(f"run again, as their outputs are neither here nor in DVC's remote: {names}", "yellow")
                     forced |= lost
-                    states = graph.states(plan, forced, all_params.away)
+                    states = staleness.states(plan, forced, all_params.away)
                 cached = {name for name, state in states.items() if state == "unchanged"}
             pool = pools.Pool(all_params.run_on, plan, states) if all_params.away and len(cached) < len(plan) else None
             build = Build(

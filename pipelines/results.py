@@ -10,7 +10,7 @@ from components.stages.declaration import Table
 from components.stages.outputs import read_json, rows
 from components.studies.folders import REPORTS
 from pipelines import studies, terminal
-from pipelines.execution import graph
+from pipelines.execution import graph, staleness
 
 REPORT = Path("data/report")
 SEARCH = Path("data/search")
@@ -37,7 +37,7 @@ def show(plan: Sequence[graph.Stage], targets: Sequence[str]) -> None:
     if "report" in names:
         terminal.say(f"report   {REPORT / 'index.html'}")
     elif printed and (REPORT / "index.html").exists():
-        waits = graph.stale(["report"])
+        waits = staleness.stale(["report"])
         terminal.say(f"report   {'does not show these figures yet: `sesame run report` updates it' if waits else REPORT / 'index.html'}")
     if "budget" in names or any(name.startswith("search@") for name in names):
         _search("budget" in names)

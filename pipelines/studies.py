@@ -137,9 +137,9 @@ def champion(name: str) -> str:
         raise SesameError(f"study {name} has no tasks, and a champion is chosen by its scores on their dev splits")
 
     from components.studies import champion as champions  # which takes seconds
-    from pipelines.execution import graph
+    from pipelines.execution import staleness
 
-    if graph.stale([f"study@{name}"]):
+    if staleness.stale([f"study@{name}"]):
         raise SesameError(f"study {name} was not run with the current params and code; run `sesame study {name}` first")
     chosen = champions.best(params.load(), name)
     version = champions.register(name, chosen)

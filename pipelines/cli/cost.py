@@ -24,13 +24,13 @@ def plan_command(
 ) -> None:
     """List the stages of a run in order, with estimated time and memory. Fails if a stage can't fit."""
     from pipelines import studies, terminal
-    from pipelines.execution import graph, repository, sources
+    from pipelines.execution import graph, repository, sources, staleness
     from pipelines.money import cards, forecast
 
     all_params = params.load()
     with repository.at_once():
         plan = graph.plan(targets or [])
-        states = graph.states(plan, away=all_params.away)
+        states = staleness.states(plan, away=all_params.away)
     outlook = forecast.forecast(plan, states, all_params, jobs)
     rows = []
     for stage in plan:
@@ -116,10 +116,10 @@ def compress(
 ) -> None:
     """Show which way to make a model smaller is best on dev within a budget, among the points of `efficiency`."""
     from pipelines import terminal
-    from pipelines.execution import graph
+    from pipelines.execution import staleness
     from pipelines.money.compress import compress
 
     compared = compress(model, to, task)
-    if stale := graph.stale(compared):
+    if stale := staleness.stale(compared):
         some = f"{len(stale)} of these {len(compared)} points have not run with the current params and code, {stale[0]} first"
         terminal.say(f"{some}: `sesame run efficiency` brings the table up to date", "yellow")

@@ -240,10 +240,10 @@ def vectors(
     """
     from components.embeddings import interchange
     from pipelines import terminal
-    from pipelines.execution import graph
+    from pipelines.execution import staleness
 
     all_params, stage = params.load(), f"align@{name}"
-    if name in all_params.alignments and graph.stale([stage]):  # its maps are of other vectors
+    if name in all_params.alignments and staleness.stale([stage]):  # its maps are of other vectors
         raise SesameError(
             f"{stage} has not run with the current params, code and vectors; run `sesame run {stage}` first"
         )

@@ -81,7 +81,7 @@ def compare(
     """Compare two models or baselines on the same examples: A minus B, with a 95 % interval over seeds and examples."""
     from components.comparison import verdicts
     from pipelines import terminal
-    from pipelines.execution import graph
+    from pipelines.execution import staleness
 
     all_params = params.load()
     if task not in all_params.finetune.tasks:
@@ -103,7 +103,7 @@ def compare(
     difference = verdicts.difference(scored[a], scored[b])
     [verdict] = verdicts.verdicts([difference])
     runs = " and ".join(terminal.number(count, "run") for count in difference.runs)
-    graph.say_stale(stages, "the sides may differ in more")
+    staleness.say_stale(stages, "the sides may differ in more")
     terminal.say(
         f"{task} {split}, {metric} over {examples:,} examples, {runs}: {a} {difference.a:.3f}, {b} {difference.b:.3f}, "
         f"difference {difference.shown}: {verdict}"
@@ -160,7 +160,7 @@ def submit(
     """Write a model's predictions as the zip file that a leaderboard accepts, and check it."""
     from components.tasks import submission
     from pipelines import terminal
-    from pipelines.execution import graph
+    from pipelines.execution import staleness
 
     all_params = params.load()
     if model not in (known := all_params.all_models):
@@ -168,7 +168,7 @@ def submit(
     written = submission.write(benchmark, model, seed, partial, out)
     tuned = all_params.finetune.tasks if model in all_params.finetune.models else ()
     declared = [task for task in written.tasks if task in tuned]
-    graph.say_stale([f"finetune@{model}-{task}" for task in declared], "predictions are of an earlier model or recipe")
+    staleness.say_stale([f"finetune@{model}-{task}" for task in declared], "predictions are of an earlier model or recipe")
     if others := [task for task in written.tasks if task not in declared]:
         some = ", ".join(others)
         terminal.say(f"predictions of {some} are of other params: `finetune` does not tune {model} on them now", "yellow")

@@ -153,3 +153,13 @@ def check_folders() -> None:
                 "or only DVC's cache by `dvc cache "
                 "dir --local FOLDER`"
             )
+
+
+def name_of(stage) -> str:
+    """The name of one of DVC's stages; a .dvc file has its address alone."""
+    return getattr(stage, "name", None) or stage.addressing
+
+
+def overlap(path: str, other: str) -> bool:
+    """Whether two paths are one, or one is inside the other."""
+    return path == other or path.startswith(f"{other}/") or other.startswith(f"{path}/")

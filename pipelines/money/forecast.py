@@ -18,7 +18,7 @@ from components.core.errors import SesameError
 from components.stages import registry
 from components.text.sources import download
 from pipelines import terminal
-from pipelines.execution import graph, repository, slots, sources
+from pipelines.execution import graph, repository, slots, sources, staleness
 from pipelines.money import estimates
 from pipelines.money.estimates import ALIKE, COUNTED, ELSEWHERE, HERE, Estimate
 from pipelines.terminal import number
@@ -35,7 +35,7 @@ class Forecast:
 
     plan: Sequence[graph.Stage]
     states: Mapping[str, str]
-    """Stage -> state, from `graph.states`."""
+    """Stage -> state, from `staleness.states`."""
     estimates: Mapping[str, Estimate]
     """Estimates of the stages that run or may run."""
     files: int
@@ -80,9 +80,9 @@ class Forecast:
     def summary(self) -> str:
         """The forecast in one line."""
         count, known = Counter(self.states.values()), Counter(estimate.source for estimate in self.estimates.values())
-        cached = f"{count[graph.IN_CACHE]} from the cache of earlier runs"
+        cached = f"{count[staleness.IN_CACHE]} from the cache of earlier runs"
         if not self.estimates:
-            rest = f"{cached}, the others unchanged" if count[graph.IN_CACHE] else "all unchanged"
+            rest = f"{cached}, the others unchanged" if count[staleness.IN_CACHE] else "all unchanged"
             return f"{number(len(self.plan), 'stage')}, {rest}"
         parts = [f"{number(count['to run'], 'stage')} to run", f"{count['may run']} may run, if their inputs change"]
         if known.keys() - {""}:
@@ -99,7 +99,7 @@ class Forecast:
             parts.append(f"no time estimate for {number(known[''], 'stage')}")
         if not count["may run"]:
             del parts[1]
-        if count[graph.IN_CACHE]:
+        if count[staleness.IN_CACHE]:
             parts.insert(1, cached)
         return "; ".join(parts)
 
@@ -133,7 +133,7 @@ def default_jobs(all_params: params.Params) -> int:
 
 def forecast(plan: Sequence[graph.Stage], states: Mapping[str, str], all_params: params.Params, jobs: int | None) -> Forecast:
     """The forecast for a run of a plan, given the state of each stage."""
-    names = [name for name, state in states.items() if state not in ("unchanged", graph.IN_CACHE)]
+    names = [name for name, state in states.items() if state not in ("unchanged", staleness.IN_CACHE)]
     stage_estimates, files = estimates.of(names, all_params) if names else {}, len(_to_fetch(names, all_params))
     return Forecast(
         plan, states, stage_estimates, files, jobs or default_jobs(all_params), partial(slots.demand, all_params)
@@ -166,7 +166,7 @@ def announce(
         with FileLock(storage.STATE / "flow.lock").acquire(timeout=0), repository.at_once(wait):
             plan = graph.plan(targets)
             forced = sources.forced(plan, all_params, force, recheck)
-            states = graph.states(plan, forced, away)
+            states = staleness.states(plan, forced, away)
     except Timeout:
         return graph.plan(targets), None  # another flow is at work: what it leaves to be done isn't known yet
     if not recheck:

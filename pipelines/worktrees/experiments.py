@@ -9,7 +9,7 @@ from components.finetune.stages import spread
 from components.stages import registry
 from components.stages.outputs import METRICS
 from pipelines import terminal
-from pipelines.execution import graph, lockfile
+from pipelines.execution import lockfile, staleness
 from pipelines.worktrees.sides import ABSENT, WORKSPACE, Side, read
 
 LOSSES = ("loss", "perplexity")
@@ -65,7 +65,7 @@ def _say_stale(side: Side) -> None:
     """Edited params stand beside the figures of an earlier run."""
     names, its = sorted("@".join(key) for key in side.stale), "its" if len(side.stale) == 1 else "their"
     of = "the current params and code" if side.name == WORKSPACE else f"the params of {side.name}"
-    graph.say_not_run(names, f"{its} figures are left out", of)
+    staleness.say_not_run(names, f"{its} figures are left out", of)
 
 
 def _scores(a: Side, b: Side) -> None:

@@ -20,7 +20,7 @@ from components.core.mlflow_values import flatten
 from components.stages import registry
 from components.stages.outputs import METRICS
 from pipelines import terminal
-from pipelines.execution import graph, lockfile
+from pipelines.execution import lockfile, staleness
 from pipelines.worktrees import checkout
 
 WORKSPACE = "workspace"
@@ -170,7 +170,7 @@ def read(name: str) -> Side:
 def _stale_here(measured: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
     """Stages of this folder that are to run: DVC knows their params, their code and their inputs."""
     try:
-        return frozenset(tuple(name.split("@")) for name in graph.stale(["@".join(key) for key in measured]))
+        return frozenset(tuple(name.split("@")) for name in staleness.stale(["@".join(key) for key in measured]))
     except SesameError as error:
         terminal.say(f"figures of the {WORKSPACE} may be of earlier params: {error}", "yellow")
         return frozenset()

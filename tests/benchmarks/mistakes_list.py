@@ -74,7 +74,8 @@ RECURRENT = "components/models/recurrent/model.py"
 XLNET, PERMUTED = "components/models/xlnet/model.py", "components/objectives/permutation/batches.py"
 CANINE, TRAINED = "components/models/canine/model.py", "components/text/tokenizer/trained.py"
 SUBWORDS, OTHER_TASKS = "components/objectives/subwords/batches.py", "test_other_tasks_come_before_those_of_the_study"
-JOURNAL, RETRIEVAL, GRAPH = "components/labs/search/journal.py", "components/embeddings/retrieval.py", "pipelines/execution/graph.py"
+JOURNAL, RETRIEVAL = "components/labs/search/journal.py", "components/embeddings/retrieval.py"
+STALENESS = "pipelines/execution/staleness.py"
 MAPS = "components/embeddings/maps.py"
 
 MISTAKES = [
@@ -102,7 +103,7 @@ MISTAKES = [
             "            _remove(temporary)\n            temporary.parent",
             "            _remove(temporary)\n            _remove(path)\n            temporary.parent",
             named("stage", "test_output_is_whole_or_not_there")),
-    Mistake("stale upstreams are not seen", GRAPH,
+    Mistake("stale upstreams are not seen", STALENESS,
             'if not differs and all(states.get(name) == "unchanged" for name in needed):', "if not differs:",
             named("graph", "test_unchanged_reaches_no_further_than_a_change")),
     # objectives
@@ -412,7 +413,7 @@ MISTAKES = [
     Mistake("patches column by column", "components/text/sources/images.py", "lines.swapaxes(1, 2)", "lines.transpose(2, 0, 1, 3)",
             named("images")),
     Mistake("predictions of an earlier recipe are submitted in silence", "pipelines/cli/results.py",
-            'graph.say_stale([f"finetune@{model}-{task}" for task in declared],', 'graph.say_stale([],',
+            'staleness.say_stale([f"finetune@{model}-{task}" for task in declared],', 'staleness.say_stale([],',
             named("outputs", "test_predictions_of_other_params_are_said_to_be")),
     Mistake("no scale for T5's queries", TWO_HUB, "** (power / 2)", "** 0", named("encoder_decoder")),
     Mistake("the halves of a gated layer exchanged", TWO_HUB,
@@ -640,7 +641,7 @@ MISTAKES = [
             "write(Path(self.path), new)", named("lockfile", "test_flow_records_stages_beside_those_of_other_pipelines")),
     Mistake("a lock file by hand is split all the same", "pipelines/execution/lockfile.py", "or OTHER.search(text, len(HEAD))", "",
             named("lockfile", "test_file_of_another_form_is_left_to_dvc")),
-    Mistake("an input made anew elsewhere", GRAPH,
+    Mistake("an input made anew elsewhere", STALENESS,
             "if dep.hash_info != written[dep.fs_path].hash_info:", "if False:",
             named("graph", "test_away_the_lock_file_alone_says_what_is_stale")),
     Mistake("an answer about other inputs", "pipelines/machines/pools.py",

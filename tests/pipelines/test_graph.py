@@ -16,7 +16,7 @@ from components import params
 from components.core import storage
 from components.core.errors import SesameError
 from pipelines import cli
-from pipelines.execution import graph, lockfile, repository, trace
+from pipelines.execution import graph, lockfile, repository, staleness, trace
 from tests.pipelines.conftest import ROOT
 from tests.waiting import until
 
@@ -95,7 +95,7 @@ def test_a_wrong_graph_is_one_line(inside, stages, message):
 
 
 def unchanged() -> set[str]:
-    return {name for name, state in graph.states(graph.plan()).items() if state == "unchanged"}
+    return {name for name, state in staleness.states(graph.plan()).items() if state == "unchanged"}
 
 
 def test_unchanged_reaches_no_further_than_a_change(inside):
@@ -105,7 +105,7 @@ def test_unchanged_reaches_no_further_than_a_change(inside):
     assert unchanged() == set(names())
     (inside.path / "data.out").unlink()
     (inside.path / "data.out").write_text("other")
-    assert unchanged() == {"side"} and graph.stale(["side", "score", "side"]) == ["score"]
+    assert unchanged() == {"side"} and staleness.stale(["side", "score", "side"]) == ["score"]
     assert set(graph.hashes(graph.plan(["score"])[-1])) == {"a.out", "score.out"}
     assert graph.hashes(graph.Stage("nothing", (), "", graph.Meta())) == {}
 
@@ -130,7 +130,7 @@ def test_a_locked_repository_is_one_line(inside):
 
     plan = graph.plan()
     with Repo() as repo, lock_repo(repo), pytest.raises(SesameError, match="DVC is at work in this checkout"):
-        graph.states(plan)
+        staleness.states(plan)
 
 
 HOLD = """
@@ -182,7 +182,7 @@ def test_away_the_lock_file_alone_says_what_is_stale(inside):
     subprocess.run([sys.executable, "-m", "dvc", "repro", "-q"], check=True)
 
     def states() -> dict[str, str]:
-        return graph.states(graph.plan(), away=True)
+        return staleness.states(graph.plan(), away=True)
 
     assert states() == {"a": "unchanged", "b": "unchanged"}
     (inside.path / "a.out").unlink()

@@ -24,6 +24,9 @@ class Filler:
     (Mansimov et al. 2019, section 3.3); with sampling in a random order. In each of the `rounds` after that every generated token is
     masked and filled again, given all others (Wang and Cho 2019: Gibbs sampling, if tokens are sampled)."""
 
+    cut = 0
+    """Texts that were cut, as `Writer` counts them: none, since one that is too long is refused."""
+
     def __init__(self, model: LanguageModel, tokens: Tokenizer | FastTokenizer, rounds: int = 0):
         self.model, self.tokens, self.mask, self.rounds = model, tokens, tokens.mask, rounds
         self.text = tokens.decode

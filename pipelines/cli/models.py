@@ -5,7 +5,7 @@ Modules that are slow to import are imported inside the commands that use them.
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +13,10 @@ from components import params
 from components.core import storage
 from components.core.errors import SesameError
 from pipelines.cli.command import MOST, group, plain_name
+
+if TYPE_CHECKING:
+    from components.generate.filling import Filler
+    from components.generate.writing import Writer
 
 command = group("Models")
 
@@ -102,31 +106,19 @@ def generate(
     ] = 0,
 ) -> None:
     """Generate text with a model: a translation, a filled gap, or a continuation. A masked model fills each [MASK]."""
-    from components.generate import filling, writing
-    from components.text.sources.file import SourceFile
-    from components.text.sources.text import lines as read_lines
     from pipelines import terminal
 
     decoding = _decoding(
         how, max_new_tokens=max_new_tokens, beams=beams, length_penalty=length_penalty, temperature=temperature, top_k=top_k,
         top_p=top_p, seed=seed, repetition_penalty=repetition_penalty,
     )  # fmt: skip
-    if file and not file.is_file():
-        raise SesameError(f"{file}: no such file; name a file with one text per line")
     if out:
         storage.unused_path(out)
-    lines = [line for _, line in read_lines(SourceFile(str(file), lambda: open(file, "rb")))] if file else [text]  # noqa: SIM115
-    masked = filling.fills(model)
-    if rounds and not masked:
-        raise SesameError(f"--rounds is for masked models, and {model} generates from left to right; leave it out")
-    if masked and max_new_tokens is not None:
-        raise SesameError(f"--max-new-tokens has no effect: {model} fills as many masks as TEXT has; leave it out")
-    writer = filling.load(model, rounds) if masked else writing.of_params(params.load(), model)
-    if not masked and not writer.reads_source and any("[MASK]" in line for line in lines):
-        raise SesameError(f"{model} goes on with a text and fills no [MASK]; leave it out, or name a model that reads both sides")
-    sources = [writer.source(line) for line in lines]
-    if not masked and writer.cut:  # to stderr: what is written may go into a pipe
-        about = f"{writer.cut:,} of {len(lines):,} texts cut" if file else "the end of the text is cut off"
+    prompts = _prompts(file) if file else [text]
+    writer = _writer(model, prompts, rounds, max_new_tokens)
+    sources = [writer.source(prompt) for prompt in prompts]
+    if writer.cut:  # to stderr: what is written may go into a pipe
+        about = f"{writer.cut:,} of {len(prompts):,} texts cut" if file else "the end of the text is cut off"
         print(f"{about}: {model} reads {writer.model.max_length:,} tokens", file=sys.stderr)
     if len(sources) == 1 and not out and how != "beam":  # no token is revised later
         written = False
@@ -145,6 +137,34 @@ def generate(
     else:
         for line in texts:
             print(line)
+
+
+def _prompts(file: Path) -> list[str]:
+    """The lines of a text file. Raises SesameError where there is none."""
+    from components.text.sources.file import SourceFile
+    from components.text.sources.text import lines
+
+    if not file.is_file():
+        raise SesameError(f"{file}: no such file; name a file with one text per line")
+    return [line for _, line in lines(SourceFile(str(file), lambda: open(file, "rb")))]  # noqa: SIM115
+
+
+def _writer(model: str, prompts: list[str], rounds: int, max_new_tokens: int | None) -> "Writer | Filler":
+    """What writes a model's texts. Raises SesameError for an option, or a prompt, that this model can do nothing with."""
+    from components.generate import filling, writing
+
+    if filling.fills(model):
+        if max_new_tokens is not None:
+            raise SesameError(f"--max-new-tokens has no effect: {model} fills as many masks as TEXT has; leave it out")
+        return filling.load(model, rounds)
+    if rounds:
+        raise SesameError(f"--rounds is for masked models, and {model} generates from left to right; leave it out")
+    writer = writing.of_params(params.load(), model)
+    if not writer.reads_source and any("[MASK]" in prompt for prompt in prompts):
+        raise SesameError(
+            f"{model} goes on with a text and fills no [MASK]; leave it out, or name a model that reads both sides"
+        )
+    return writer
 
 
 @command()

@@ -1,6 +1,8 @@
 """`sesame export MODEL`: data/models/<model> -> a folder that `transformers` reads."""
 
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import save_file
 
@@ -8,11 +10,17 @@ from components.core import storage
 from components.core.errors import SesameError
 from components.derive.checkpoints import classifiers, hub, parity, pieces
 from components.derive.checkpoints.card import card
+from components.finetune.tuned import TunedModel
 from components.models import store
+from components.models.common.layout import Layout
+from components.models.contract import LanguageModel
 from components.params.models import ARCHITECTURES
 from components.stages.outputs import read_json
 from components.text.tokenizer import Tokenizer
-from components.text.tokenizer.fast import SETTINGS
+from components.text.tokenizer.fast import SETTINGS, FastTokenizer
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 FOLDER = Path("data/export")
 
@@ -42,38 +50,19 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
         )
     longest = tuned.recipe.max_length if tuned else architecture.max_length
     state = {key: value for key, value in model.state_dict().items() if key.partition(".")[0] not in absent}
-    transformers = parity.quiet_transformers()
     with storage.output(target) as written:
         written.mkdir(parents=True)
-        if layout.code_points:
-            transformers.CanineTokenizer(model_max_length=longest).save_pretrained(written)
-        elif isinstance(tokens, Tokenizer):  # trained by Sesame
-            pieces.write(tokens, form, longest, written, classifier)
-        else:
-            tokens.save(written)
-            if tuned:
-                storage.write_json(written / SETTINGS, read_json(written / SETTINGS) | {"model_max_length": longest})
-        theirs = (transformers.CanineTokenizer if layout.code_points else transformers.PreTrainedTokenizerFast).from_pretrained(written)
-        numbers = {f"{key}_token_id": getattr(theirs, f"{key}_token_id") for key in ("pad", "bos", "eos")}
-        numbers |= {} if layout.code_points else {"vocab_size": tokens.vocab_size}
-        if tuned:
-            numbers |= classifiers.settings(tuned)
-        config = transformers.AutoConfig.for_model(kind, **settings, **numbers)
-        # of a T5 version 5 keeps this under another name, and version 4 reads it here
-        config.update(layout.legacy_settings | {key: settings[key] for key in ("tie_word_embeddings",) if key in settings})
-        weights = classifiers.weights(tuned, layout, state) if tuned else layout.write(state)
+        _write_tokenizer(written, tokens, form, layout, longest, tuned)
+        config = _config(written, kind, layout, settings | (classifiers.settings(tuned) if tuned else {}), tokens)
         config.architectures = [
             layout.classifier[0] if tuned else next(name for part, name in layout.classes.items() if part not in absent)
         ]
         config.save_pretrained(written)
-        forced = {"forced_bos_token_id": model.forced_first, "forced_eos_token_id": model.forced_end}
-        if any(token is not None for token in forced.values()):
-            of_writing = transformers.GenerationConfig.from_model_config(config)
-            of_writing.update(**forced)
-            of_writing._from_model_config = False  # or version 4 makes it again from config.json, which has no forced tokens
-            of_writing.save_pretrained(written)
+        _write_forced_tokens(written, config, model)
+        weights = classifiers.weights(tuned, layout, state) if tuned else layout.write(state)
         save_file(layout.restore(weights, architecture), written / "model.safetensors", metadata={"format": "pt"})
-        (written / "README.md").write_text(card(name, kind, config.architectures[0], store.about(folder).lineage), encoding="utf-8")
+        about = card(name, kind, config.architectures[0], store.about(folder).lineage)
+        (written / "README.md").write_text(about, encoding="utf-8")
         if tuned:
             return target, classifiers.check(written, tuned)
         without = sorted({key.partition(".")[0] for key in state if not layout.names(key)})
@@ -81,3 +70,42 @@ def export(name: str, out: Path | None = None, classifier: bool = False) -> tupl
     if without:
         print(f"left out, since transformers' {kind} has no such module: {', '.join(without)}")
     return target, difference
+
+
+def _write_tokenizer(
+    folder: Path, tokens: Tokenizer | FastTokenizer, form: ModuleType, layout: Layout, longest: int, tuned: TunedModel | None
+) -> None:  # fmt: skip
+    """Write the tokenizer's files; `longest` is the number of tokens that it cuts a text to."""
+    if layout.code_points:
+        parity.quiet_transformers().CanineTokenizer(model_max_length=longest).save_pretrained(folder)
+    elif isinstance(tokens, Tokenizer):  # trained by Sesame
+        pieces.write(tokens, form, longest, folder, tuned is not None)
+    else:
+        tokens.save(folder)
+        if tuned:
+            storage.write_json(folder / SETTINGS, read_json(folder / SETTINGS) | {"model_max_length": longest})
+
+
+def _config(
+    folder: Path, kind: str, layout: Layout, settings: dict[str, Any], tokens: Tokenizer | FastTokenizer
+) -> "PretrainedConfig":  # fmt: skip
+    """Build the configuration of `transformers` from a family's settings and the special tokens of the tokenizer in `folder`."""
+    transformers = parity.quiet_transformers()
+    reader = transformers.CanineTokenizer if layout.code_points else transformers.PreTrainedTokenizerFast
+    theirs = reader.from_pretrained(folder)
+    numbers = {f"{key}_token_id": getattr(theirs, f"{key}_token_id") for key in ("pad", "bos", "eos")}
+    numbers |= {} if layout.code_points else {"vocab_size": tokens.vocab_size}
+    config = transformers.AutoConfig.for_model(kind, **settings, **numbers)
+    # of a T5 version 5 keeps this under another name, and version 4 reads it here
+    config.update(layout.legacy_settings | {key: settings[key] for key in ("tie_word_embeddings",) if key in settings})
+    return config
+
+
+def _write_forced_tokens(folder: Path, config: "PretrainedConfig", model: LanguageModel) -> None:
+    """Write the tokens that begin and end each generated text, of a model that has such."""
+    forced = {"forced_bos_token_id": model.forced_first, "forced_eos_token_id": model.forced_end}
+    if any(token is not None for token in forced.values()):
+        of_writing = parity.quiet_transformers().GenerationConfig.from_model_config(config)
+        of_writing.update(**forced)
+        of_writing._from_model_config = False  # or version 4 makes it again from config.json, which has no forced tokens
+        of_writing.save_pretrained(folder)

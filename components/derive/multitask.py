@@ -83,7 +83,7 @@ def heads(setups: dict[str, TaskSetup], start: Path, by: params.MultiTask) -> di
             continue
         first, kind = next(iter(prepared.values())), methods.build_kind(setup.task, by.recipe, task)
         module = methods.build(first.module.model, first.tokens, by.recipe, kind, setup.pair)
-        prepared[task] = PreparedModel(setup.fabric.to_device(module), kind, first.tokens, first.parameters, by.seed)
+        prepared[task] = PreparedModel(setup.fabric.to_device(module), kind, first.tokens, by.seed)
     return prepared
 
 

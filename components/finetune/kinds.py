@@ -6,6 +6,7 @@ A kind knows the task, not the model: a method's outputs are `(inputs, outputs)`
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss
@@ -119,28 +120,35 @@ class Classification(Kind):
         return [self.task.labels[i] for i in output.argmax(1).tolist()]
 
 
+FAR = 1000
+"""Standard deviations from 0 beyond which scores are counted from their mean."""
+
+
 class Regression(Kind):
     """A score; the model learns it in units of the standard deviation of the training scores."""
 
-    learned = ("centre", "scale")
+    learned = ("origin", "centre", "scale")
 
     def __init__(self, task: params.Task, recipe: params.Recipe):
         super().__init__(task, recipe)
-        self.centre, self.scale = 0.0, 1.0
+        self.origin, self.centre, self.scale = 0.0, 0.0, 1.0
 
     def target(self, example: Example) -> float | None:
         return example.label
 
     def prepare_targets(self, train: Encoded) -> None:
-        scores = torch.tensor(train.targets)
+        mean, deviation = np.mean(train.targets), np.std(train.targets)
+        # 32 bits have seven digits: of scores far from 0, as dates, hardly one would be left for what they differ in
+        self.origin = float(mean) if abs(mean) > FAR * deviation else 0.0
+        scores = torch.tensor([target - self.origin for target in train.targets])
         self.centre, self.scale = float(scores.mean()), float(scores.std(correction=0)) or 1.0
 
     def loss(self, output: Tensor, data: Encoded, batch: Batch) -> Tensor:
-        targets = torch.tensor([data.targets[i] for i in batch.index], device=output.device)
+        targets = torch.tensor([data.targets[i] - self.origin for i in batch.index], device=output.device)
         return mse_loss(output[:, 0], (targets - self.centre) / self.scale)
 
     def predict(self, output: Tensor, data: Encoded, batch: Batch) -> list[float]:
-        return (output[:, 0] * self.scale + self.centre).tolist()
+        return [score + self.origin for score in (output[:, 0] * self.scale + self.centre).tolist()]
 
 
 class Choice(Kind):

@@ -116,7 +116,7 @@ def run_seeds(
                 result = run_training(setup, runs, prepared, inputs, init_recipe, seed, child)
             if init == inits[0]:
                 trainable = result.trained_parameters
-                parameters = prepared.parameters + store.count_parameters(prepared.module.head)
+                parameters = store.count_parameters(prepared.module)
             runs.seconds.append(cache.seconds + result.seconds)
         all_runs.append(runs)
     write_predictions(scores_folder, [row for runs in all_runs for row in runs.predictions], list(setup.examples))

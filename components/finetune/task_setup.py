@@ -57,8 +57,6 @@ class PreparedModel:
     module: nn.Module
     kind: kinds.Kind
     tokens: Tokenizer | fast.FastTokenizer
-    parameters: int
-    """Of the model, without those that the method adds."""
     seed: int
 
     def encode(self, examples: Mapping[str, list[Example]]) -> dict[str, Encoded]:
@@ -142,9 +140,8 @@ class TaskSetup:
             with torch.no_grad():
                 vectors.weight *= scale
         kind = methods.build_kind(self.task, recipe, self.name)
-        parameters = store.count_parameters(model)  # before the method adds more
         module = self.fabric.to_device(methods.build(model, tokens, recipe, kind, self.pair))
-        return PreparedModel(module, kind, tokens, parameters, seed)
+        return PreparedModel(module, kind, tokens, seed)
 
     def dev_score(self, metric: str | None = None) -> Callable[[list[Any]], float | None]:
         """A function that scores predictions on dev, by default with the task's main metric; None where that is undefined."""

@@ -117,6 +117,15 @@ def test_a_score_is_the_variance_that_is_explained(monkeypatch, tmp_path):
     assert answers.values.mean() == pytest.approx(1 - residual / scores[100:].var(), abs=0.02)
 
 
+def test_scores_far_from_zero_are_fitted_as_those_near_it():
+    """Ridge regression casts the scores to the type of the vectors; in 32 bits Unix times would be steps of 128."""
+    draws = np.random.default_rng(0)
+    x = draws.normal(size=(200, 4)).astype(np.float32)
+    y = x @ np.array([1.0, -2.0, 0.5, 0.0]) + draws.normal(0, 0.1, 200)
+    near, far = (evaluation._fitted("regression", 1.0, x, zero + y).predict(x) - zero for zero in (0.0, 1.7e9))
+    assert far == pytest.approx(near, abs=1e-4)
+
+
 def test_pairs_with_one_first_text_are_left_out_together(monkeypatch, tmp_path):
     rows = [Example(str(i), f"premise {i // 3}", None, "yes" if i % 2 else "no") for i in range(190)]
     for name, some in (("train", rows[:100]), ("test", rows[100:])):

@@ -22,7 +22,7 @@ from components.core.errors import SesameError
 from components.core.tracking import Run
 from components.derive import __main__ as derive
 from components.finetune import __main__ as finetune
-from components.finetune import baseline, data, kinds, learning_curve, loop, methods, tuned
+from components.finetune import adapt, baseline, data, kinds, learning_curve, loop, methods, tuned
 from components.finetune.methods.cosine import CosineHead
 from components.finetune.task_setup import PreparedModel
 from components.models import store
@@ -37,7 +37,7 @@ from components.tasks import Example, metrics
 from components.tasks import __main__ as task_stage
 from components.tasks.metrics import summary
 from components.text.tokenizer import CLS, PAD, SEP
-from tests.conftest import tiny_params
+from tests.conftest import save_random, tiny_params
 
 CHECKED = params.check(tiny_params())
 TASK = CHECKED.tasks["same"]
@@ -413,7 +413,7 @@ def test_what_a_notebook_asks_a_tagger_and_a_model_of_choices(settings, tokens, 
     kind, model = kinds.build(task, chosen), store.build(architecture, tokens)
     module = methods.build(model, tokens, chosen, kind, pair=False)
     store.save(tmp_path, model.state_dict(), architecture, tokens)
-    tuned.save(tmp_path, PreparedModel(module, kind, tokens, 0, 1), "asked", task, chosen, False)
+    tuned.save(tmp_path, PreparedModel(module, kind, tokens, 1), "asked", task, chosen, False)
     loaded = notebook.Loaded(tmp_path)
     if task.kind == "choice":
         with pytest.raises(SesameError, match="was tuned on asked, whose examples have choices of their own"):
@@ -542,6 +542,23 @@ def test_regression_is_learned_in_units_of_the_deviation(tokens):
     assert float(kind.loss(right + 1, encoded, only(encoded))) == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.parametrize("zero", [1e6, 20_250_101.0, 1.7e9], ids=["millions", "dates", "Unix times"])
+def test_scores_far_from_zero_keep_what_they_differ_in(tokens, zero):
+    """In 32 bits all three Unix times are one number; loss and predictions are those of the same scores near zero."""
+    outputs = torch.tensor([[-1.2], [0.1], [1.3]])
+
+    def learned(scores: list[float]) -> tuple[list[float], float]:
+        rows = [Example(str(i), "the dog", "a man", score) for i, score in enumerate(scores)]
+        kind = kinds.build(other_task("regression", metrics=["pearson"]), recipe())
+        encoded = kind.encode(rows, tokens)
+        kind.prepare_targets(encoded)
+        return kind.predict(outputs, encoded, only(encoded)), float(kind.loss(outputs, encoded, only(encoded)))
+
+    predictions, loss = learned([zero, zero + 0.5, zero + 1.5])
+    near, right = learned([0.0, 0.5, 1.5])
+    assert [score - zero for score in predictions] == pytest.approx(near, abs=1e-5) and loss == pytest.approx(right, rel=1e-5)
+
+
 def test_nan_is_one_line(tokens, rows):
     module, kind, chosen = build("bert", tokens)
     torch.nn.init.constant_(module.head.output.weight, float("nan"))
@@ -608,6 +625,21 @@ def test_a_label_that_no_example_has_is_all_but_impossible():
     fitted = baseline.LINEAR["logistic_regression"]["classification"].fit(np.eye(4), ["b", "b", "c", "c"])
     made = np.exp(baseline.label_logits(fitted, task, sparse.csr_matrix(np.eye(4))))
     assert made[:, 1].max() < 1e-9 and (made.argmax(1) == [2, 2, 0, 0]).all() and made.sum(1) == pytest.approx(1)
+
+
+def test_the_share_of_trained_weights_is_of_all_that_are_there(project, tokens):
+    """Adapters wider than the model are weights, too: a share of the others would be above 1."""
+    raw = tiny_params()
+    raw["finetune"] |= {"train_examples": 16, "seeds": [1]}
+    wide = raw["finetune"]["recipes"]["bert"] | {"method": "adapters", "bottleneck": 128, "epochs": 1}
+    raw["adapt"] = {"models": ["bert"], "methods": ["wide"], "tasks": ["same"], "recipes": {"wide": wide}}
+    checked = params.check(raw)
+    save_random(checked, "bert", tokens)
+    found = adapt.adapt(checked, "bert-wide-same", Run(None))
+    [model] = {store.count_parameters(store.load(Path("data/models/bert"))[0])}
+    bottlenecks = 4 * (16 * 128 + 128 + 128 * 16 + 16)
+    head = 16 * 2 + 2
+    assert found["trainable_share"] == found["trainable_parameters"] / (model + bottlenecks + head) < 1
 
 
 def test_a_learning_curve_ends_where_finetune_stands(project, tokens):

@@ -47,7 +47,7 @@ def weights(model: TunedModel, layout: Layout, state: dict[str, Tensor]) -> dict
     """The weights of body and head by the names of `transformers`, without pre-training's heads. `state`: the model's, by our names."""
     weight, bias = (value.detach().clone() for value in (model.module.head.output.weight, model.module.head.output.bias))
     if model.task.kind == "regression":  # it was trained in units of the training scores' deviation
-        weight, bias = weight * model.kind.scale, bias * model.kind.scale + model.kind.centre
+        weight, bias = weight * model.kind.scale, bias * model.kind.scale + model.kind.centre + model.kind.origin
     _, name = layout.classifier
     if layout.classifier_bias is None:
         # theirs is W h + 0 where ours is W h + b: adding a vector that W maps to b to the last norm's bias is the same

@@ -162,7 +162,10 @@ def mean_vectors(model: LanguageModel, tokens: AnyTokenizer, texts: Sequence[str
 
 def _fitted(kind: str, penalty: float, x: np.ndarray | sparse.csr_matrix, y: np.ndarray) -> LogisticRegression | Ridge:
     """A linear model of x (n, width) and y (n,)."""
-    model = LogisticRegression(C=1 / penalty, max_iter=1000) if kind == "classification" else Ridge(alpha=penalty)
+    if kind == "classification":
+        model = LogisticRegression(C=1 / penalty, max_iter=1000)
+    else:  # it casts y to the type of x, and in 32 bits scores far from 0 would lose what they differ in
+        model, x = Ridge(alpha=penalty), x.astype(np.float64)
     with threadpool_limits(limits=1):  # more threads wait for each other on matrices this small
         return model.fit(x, y)
 

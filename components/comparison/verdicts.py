@@ -25,7 +25,7 @@ from scipy.stats import bartlett
 from scipy.stats import t as student
 
 from components import params, tasks
-from components.comparison.detection import LEVEL, detectable_errors
+from components.comparison.detection import LEVEL, detectable_errors, without_variance
 from components.comparison.sides import BLOCKS, Side, of_values
 from components.core.errors import SesameError
 from components.tasks import Example
@@ -104,9 +104,11 @@ class Difference:
 
     @property
     def shown(self) -> str:
-        """`+0.049 [+0.010, +0.088]`."""
+        """`+0.049 [+0.010, +0.088]`; without an interval where all examples are one group."""
         if isnan(self.difference):
             return "undefined"
+        if isnan(self.low):
+            return f"{self.difference:+.3f} (no interval)"
         return f"{self.difference:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
@@ -150,13 +152,15 @@ def side(task: params.Task, metric: str, examples: Sequence[Example], runs: Sequ
         return Side(np.array(scores), np.array(without).reshape(len(blocks), len(runs)), drawn, groups)
     metric_function = METRICS[task.kind][metric]
 
-    def score(run: Sequence[object], kept: np.ndarray) -> float:
+    def score(run: Sequence[object], kept: np.ndarray, undefined: float) -> float:
         value = metric_function(task, [examples[i] for i in kept], [run[i] for i in kept])
-        return nan if value is None else value
+        return undefined if value is None else value
 
     everything = np.arange(len(examples))
-    without = [[score(run, np.setdiff1d(everything, block)) for run in runs] for block in blocks]
-    return Side(np.array([score(run, everything) for run in runs]), np.array(without).reshape(len(blocks), len(runs)), drawn, groups)
+    scores = [score(run, everything, nan) for run in runs]
+    # a correlation with what is constant without the only example of a rare class: it tells nothing, so it counts as 0
+    without = [[score(run, np.setdiff1d(everything, block), 0.0) for run in runs] for block in blocks]
+    return Side(np.array(scores), np.array(without).reshape(len(blocks), len(runs)), drawn, groups)
 
 
 def blocks_of(examples: Sequence[Example]) -> list[np.ndarray]:
@@ -207,20 +211,6 @@ def difference(a: Side, b: Side, noise: Pooled | None = None) -> Difference:
         degrees,
         noise is not None,
     )
-
-
-def without_variance(middle: float, groups: int) -> tuple[float, float]:
-    """Half the width of the interval, and p, where the difference is `middle` in each run and each of `groups` groups of examples.
-
-    A variance of 0 is an estimate, too: 5 of 5 right answers do not exclude a model that is wrong in half of the cases. The share of groups
-    that differ from these has an exact upper bound (Clopper and Pearson 1934), and such a group moves the mean by 1 + |middle| at most, for
-    scores from 0 to 1. p is the level at which the interval would end at 0: where all groups differ by 1, that of the sign test. Where the
-    sampling of examples is ignored, the interval has no width.
-    """
-    if not groups:
-        return 0.0, float(middle == 0)
-    reach = 1 + abs(middle)
-    return reach * (1 - (LEVEL / 2) ** (1 / groups)), min(1.0, 2 * reach**-groups)
 
 
 def freedom(terms: Sequence[tuple[float, int]]) -> float:

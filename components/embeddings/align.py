@@ -99,8 +99,9 @@ def _align(alignment: params.Alignment, path: Path) -> dict:
         ):  # fmt: skip
             hits = evaluate.hits(best, queries, pair.pairs.test, target.words)
             figures |= {"mutual": float(mutual.mean()), "p1_mutual": float(hits[mutual, 0].mean()) if mutual.any() else None}
-            reference = references.setdefault(retrieval, hits[:, 0])  # that of the first method with the same retrieval
-            figures = evaluate.precision(hits) | evaluate.intervals(hits[:, 0], reference, unseen) | figures
+            first = hits[:, 0]
+            reference = references.setdefault(retrieval, first)  # that of the first method with the same retrieval
+            figures = evaluate.precision(hits) | evaluate.intervals(first, reference, unseen) | figures
             metrics["methods"][method.name][retrieval] = figures
             scores.append({"method": method.name, "retrieval": retrieval} | figures | facts | aligned.how)
             print(f"{method.name}, {retrieval}: " + ", ".join(f"{k} {figures[k]:.1%}" for k in ("p1", "p5", "p10")), flush=True)

@@ -10,6 +10,7 @@ from scipy.ndimage import median_filter
 from scipy.stats import binomtest, skew, ttest_1samp
 from torch import Tensor
 
+from components.comparison.detection import without_variance
 from components.embeddings.neighbours import blocks, nearest
 from components.embeddings.space import Space
 
@@ -51,7 +52,12 @@ def intervals(first: np.ndarray, reference: np.ndarray, unseen: np.ndarray) -> d
     """
     size, less = len(first), first.astype(float) - reference
     wilson = binomtest(int(first.sum()), size).proportion_ci(method="wilson")
-    low, high = ttest_1samp(less, 0).confidence_interval() if np.ptp(less) else (less[0], less[0])
+    if np.ptp(less):
+        low, high = ttest_1samp(less, 0).confidence_interval()
+    else:  # equal differences have a variance of 0, and yet say little of other queries; the reference is no sample
+        margin = 0.0 if first is reference else without_variance(less[0], size)[0]
+        low, high = less[0] - margin, less[0] + margin
+    low, high = max(-1.0, low), min(1.0, high)  # of two shares
     return {
         "p1_low": wilson.low, "p1_high": wilson.high, "less_first": float(less.mean()), "less_low": float(low), "less_high": float(high),
         "p1_unseen": float(first[unseen].mean()) if unseen.any() else None, "queries_unseen": int(unseen.sum()),

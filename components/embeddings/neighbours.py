@@ -22,14 +22,26 @@ def top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     k = min(k, columns)
     if columns <= k * CHUNK * 2:
         values, indices = scores.topk(k, dim=1)
+        last = values[:, -1:]
+        left_out = (scores == last).sum(1) > (values == last).sum(1)
     else:
         complete = columns // CHUNK * CHUNK
-        chunks = scores[:, :complete].unflatten(1, (-1, CHUNK)).amax(dim=2).topk(k, dim=1).indices  # (b, k)
+        maxima = scores[:, :complete].unflatten(1, (-1, CHUNK)).amax(dim=2)  # (b, chunks)
+        largest, chunks = maxima.topk(k, dim=1)  # (b, k)
         indices = (chunks[:, :, None] * CHUNK + torch.arange(CHUNK)).flatten(1)  # (b, k * CHUNK)
         rest = torch.arange(complete, columns).expand(rows, -1)
         indices = torch.cat([indices, rest], dim=1)
-        values, best = scores.gather(1, indices).topk(k, dim=1)
-        indices = indices.gather(1, best)
+        candidates = scores.gather(1, indices)
+        values, best = candidates.topk(k, dim=1)
+        indices, last = indices.gather(1, best), values[:, -1:]
+        left_out = (candidates == last).sum(1) > (values == last).sum(1)
+        left_out |= (maxima >= last).sum(1) > (largest >= last).sum(1)
+    # `topk` takes any of those that are equal to the last one
+    if len(tied := left_out.nonzero()[:, 0]):
+        larger, equal = scores[tied] > last[tied], scores[tied] == last[tied]
+        lowest = equal & (equal.cumsum(1, dtype=torch.int32) <= k - larger.sum(1, keepdim=True))
+        indices[tied] = (larger | lowest).nonzero()[:, 1].view(-1, k)
+        values[tied] = scores[tied].gather(1, indices[tied])
     indices, order = indices.sort(dim=1)
     values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
     return values, indices.gather(1, order)

@@ -102,6 +102,8 @@ def fit(
                 break
     if best_state:
         module.load_state_dict(best_state)
+    elif recipe.patience is not None:
+        print("patience: the score on dev is undefined after each epoch, so none is chosen and the last one counts", flush=True)
     # a gradient of zero trains nothing: CANINE's [CLS] does not pass through its last layer
     trained = sum(parameter.numel() for parameter, state in optimizer.state.items() if state["exp_avg_sq"].any())
     return FitResult(predict_split, trained, best_epoch if best_state else epoch + 1, cost.tokens, seconds, int(cost.flops))

@@ -96,11 +96,8 @@ class TaskSetup:
         return cls(task, name, examples, build_fabric(config), pools["train"], sizes["train"], all_params.seed)
 
     def __post_init__(self) -> None:
-        train = self.examples["train"]
-        if self.task.kind == "classification" and len({example.label for example in train}) == 1:
-            raise SesameError(
-                f"the {len(train)} training examples drawn from {self.name} have one label only; raise finetune.train_examples"
-            )
+        if not self.samples_train:  # else each seed draws its own
+            self._check_labels(self.examples["train"], "")
 
     @property
     def samples_train(self) -> bool:
@@ -113,7 +110,15 @@ class TaskSetup:
         if not self.samples_train:
             return self
         train = tasks.subset(self.train_pool, self.train_size, [self.subset_seed, seed])
+        self._check_labels(train, f" for seed {seed}")
         return replace(self, examples=self.examples | {"train": train})
+
+    def _check_labels(self, train: list[Example], drawn: str) -> None:
+        """Raise SesameError where all examples have the same label."""
+        if self.task.kind == "classification" and len({example.label for example in train}) == 1:
+            raise SesameError(
+                f"the {len(train)} training examples drawn from {self.name}{drawn} have one label only; raise train_examples"
+            )
 
     @property
     def pair(self) -> bool:

@@ -137,7 +137,10 @@ def comparison_table(table: pd.DataFrame, compared: dict[tuple[str, str, str], C
 
 
 def learning(all_params: params.Params, metrics: dict[tuple[str, str], dict]) -> pd.DataFrame:
-    """One row per number of labelled examples of each learning curve: both starts and the baselines, up to those of `finetune`."""
+    """One row per number of labelled examples of each learning curve: both starts and the baselines.
+
+    It goes up to those of `finetune` where its recipe has `min_steps`, too.
+    """
     rows = []
     for (group, name), measured in metrics.items():
         if group != "learning_curve":
@@ -150,7 +153,10 @@ def learning(all_params: params.Params, metrics: dict[tuple[str, str], dict]) ->
             starts = {init: metrics["finetune", name][init][split][metric] for init in all_params.finetune.inits}
             baselines = metrics["baseline", task]["baselines"]
             others = {key: baselines[key][split][metric] for key in all_params.learning_curve.baselines if key in baselines}
-            points[examples] = starts | others
+            recipe = all_params.finetune.recipes[measured["model"]]
+            # not over a point that was measured, nor with fewer steps than the others have
+            if examples not in points and all_params.learning_curve.lengthened(recipe, examples) == recipe:
+                points[examples] = starts | others
         for examples, point in sorted(points.items()):
             about = {"model": named(measured), "task": task, "metric": metric, "examples": examples}
             rows += [about | {"start": key} | figures for key, figures in point.items() if isinstance(figures, dict)]

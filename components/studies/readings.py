@@ -55,11 +55,11 @@ def readings(
     else:
         main = effects(block, tested, units)
     if undefined := sum(one.verdict == "undefined" for one in tested):
-        main += f" In {undefined} the score was undefined (constant predictions)."
+        main += f" In {undefined} the score was undefined (constant predictions or labels)."
     if idle:
         names = ", ".join(f"{variant} (loss {loss:.2f}, without context {guess:.2f})" for variant, (loss, guess) in idle.items())
         what = "No verdict on tasks for" if block.tasks else "Nothing about context was learned by"
-        main += f" {what} {names}: within {NEAR} nats of the best guess without context a model has not learned."
+        main += f" {what} {names}: a model that is not {NEAR} nats better than the best guess without context has not learned."
     sentences = [
         f"{task} says nothing here: no variant is above a bag of words over the second text alone ({best:.3f}, {floor:.3f})."
         for task, (best, floor) in blinded.items()

@@ -327,4 +327,4 @@ def protocol(split: str, selection: str, train: int, size: int, at_most: bool = 
 
 def shown(value: float | None) -> str:
     """Format a score for the terminal."""
-    return "undefined (constant predictions)" if value is None else f"{value:.3f}"
+    return "undefined (constant predictions or labels)" if value is None else f"{value:.3f}"

@@ -24,7 +24,7 @@ from components.derive import __main__ as derive
 from components.finetune import __main__ as finetune
 from components.finetune import adapt, baseline, data, kinds, learning_curve, loop, methods, tuned
 from components.finetune.methods.cosine import CosineHead
-from components.finetune.task_setup import PreparedModel
+from components.finetune.task_setup import PreparedModel, TaskSetup
 from components.models import store
 from components.models.common.decomposable_attention import DecomposableAttentionHead
 from components.models.common.heads import BiLSTMAttentionHead, ConcatHead, MeanHead, OneLayer, PooledHead, ScalarMix
@@ -467,6 +467,14 @@ def test_patience_keeps_the_best_epoch(tokens, rows):
     assert all(torch.equal(value, states[1][name]) for name, value in module.state_dict().items())
 
 
+def test_patience_says_where_nothing_can_be_chosen(tokens, rows, capsys):
+    """As with Matthews correlation on a dev split of one label."""
+    module, kind, chosen = build("bert", tokens, epochs=3, patience=1)
+    encoded = kind.encode(rows, tokens)
+    fitted = loop.fit(FABRIC, module, kind, encoded, chosen, 0, lambda epoch, loss: None, lambda values: None, encoded)
+    assert fitted.epochs == 3 and "the score on dev is undefined after each epoch" in capsys.readouterr().out
+
+
 def test_class_weights_and_smoothing_go_together(tokens):
     """A class's weight is that of its examples; smoothing spreads over all classes alike (torch multiplies both)."""
     kind = kinds.build(TASK, recipe(class_weights="balanced", label_smoothing=0.1))
@@ -659,13 +667,18 @@ def test_a_learning_curve_ends_where_finetune_stands(project, tokens):
     assert found["points"]["40"]["logistic_regression"] == bags["test"]["accuracy"]
     same = [Path(folder, "predictions.jsonl").read_text() for folder in ("data/learning_curves/bert/same/40", "data/scores/bert/same")]
     assert same[0] == same[1] and Path("data/learning_curves/bert/same/16/predictions.jsonl").read_text() != same[0]
-    table = tables.learning(checked, {
-        ("learning_curve", "bert-same"): found, ("finetune", "bert-same"): whole,
-        ("baseline", "same"): baseline.baseline(checked, "same", Run(None)), ("task", "same"): {"examples": {"train": 64}},
-    })  # fmt: skip
+    rest = {("finetune", "bert-same"): whole, ("baseline", "same"): baseline.baseline(checked, "same", Run(None))}
+    rest |= {("task", "same"): {"examples": {"train": 64}}}
+    table = tables.learning(checked, {("learning_curve", "bert-same"): found, **rest})
     assert table[["start", "examples"]].values.tolist() == [
         [start, examples] for examples in (16, 40) for start in ("pretrained", "random", "logistic_regression")
     ]  # fmt: skip
+    shorter = found | {"points": {"16": found["points"]["16"]}}
+    ends = tables.learning(checked, {("learning_curve", "bert-same"): shorter, **rest})
+    pd.testing.assert_frame_equal(ends, table)
+    longer = params.check(raw | {"learning_curve": raw["learning_curve"] | {"min_steps": 100}})
+    ends = tables.learning(longer, {("learning_curve", "bert-same"): shorter, **rest})
+    assert set(ends["examples"]) == {16}, "those of finetune have ten steps, the other points a hundred"
     drawn = plots.learning(table)
     other = table.assign(task="other")[table["start"] != "random"]
     panels = plots.learning(pd.concat([other, table])).axes
@@ -674,6 +687,23 @@ def test_a_learning_curve_ends_where_finetune_stands(project, tokens):
     named = plots.learning(pd.concat([other, table])).legends[0]
     assert [text.get_text() for text in named.texts] == ["pre-trained", "logistic regression", "random weights"]
     assert len(drawn.axes) == 1
+
+
+def test_only_a_draw_that_is_trained_on_is_refused_for_its_labels(project):
+    """Each seed draws its own examples: what the setup holds before that is no one's."""
+    raw = tiny_params()
+    raw["finetune"]["train_examples"] = 2
+    refused = 0
+    for seed in range(12):
+        setup = TaskSetup.load(params.check(raw | {"seed": seed}), "same")
+        labels = {row.label for row in tasks.subset(setup.train_pool, 2, [seed, 7])}
+        if len(labels) == 1:
+            refused += 1
+            with pytest.raises(SesameError, match="the 2 training examples drawn from same for seed 7 have one label only"):
+                setup.for_seed(7)
+        else:
+            assert {row.label for row in setup.for_seed(7).examples["train"]} == labels
+    assert 0 < refused < 12
 
 
 def test_a_point_beyond_the_task_is_the_whole_task(project, tokens):

@@ -156,8 +156,16 @@ def test_top_is_what_sorting_all_gives(rows, columns, k):
     assert torch.equal(places, order) and torch.equal(values, scores.gather(1, order))
 
 
-def test_ties_go_to_the_more_frequent():
-    assert top(torch.tensor([[0.1, 0.9, 0.5, 0.9]]), 3)[1].tolist() == [[1, 3, 2]]
+@pytest.mark.parametrize(("columns", "k"), [(4, 3), (50, 10), (50, 1), (1000, 1), (1000, 10), (3333, 25)])
+def test_ties_go_to_the_more_frequent(columns, k):
+    """Also at the k-th place, where `topk` takes any of the equal ones: a word's twin at the end of the vocabulary comes second."""
+    draw = torch.Generator().manual_seed(0)
+    assert top(torch.zeros(2, columns), k)[1].tolist() == [list(range(k))] * 2
+    scores = torch.randn(20, columns, generator=draw).round(decimals=1)  # many ties
+    scores[:10] = torch.cat([scores[:10, : columns // 2], scores[:10, : columns - columns // 2]], 1)
+    values, places = top(scores, k)
+    order = torch.argsort(-scores, dim=1, stable=True)[:, :k]
+    assert torch.equal(places, order) and torch.equal(values, scores.gather(1, order))
 
 
 def test_one_product_serves_both_sides(monkeypatch):

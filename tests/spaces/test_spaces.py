@@ -265,6 +265,15 @@ def test_precision_has_an_interval_and_a_paired_one():
     assert (same["less_first"], same["less_low"], same["less_high"], same["p1_unseen"]) == (0, 0, 0, None)
 
 
+def test_methods_that_agree_on_few_queries_may_differ_on_others():
+    """Six equal answers leave room for .46 either way (Clopper and Pearson); no interval of two shares reaches beyond 1."""
+    right, unseen = np.ones(6, bool), np.ones(6, bool)
+    alike = evaluate.intervals(right.copy(), right, unseen)
+    assert alike["less_first"] == 0 and alike["less_high"] == -alike["less_low"] == pytest.approx(1 - 0.025 ** (1 / 6))
+    behind = evaluate.intervals(np.arange(6) < 2, right, unseen)
+    assert behind["less_low"] == -1 < behind["less_high"] < 0
+
+
 def test_halves_are_disjoint_of_as_many_words_and_drawn():
     draw = random.Random(0)
     documents = [[[f"w{i}"] * draw.randint(1, 9) for _ in range(draw.randint(1, 30))] for i in range(40)]

@@ -62,7 +62,7 @@ def test_constant_predictions_are_undefined_not_zero():
     assert metrics.evaluate(scores, "dev", examples([1.0, 2, 3]), [7.0, 8, 9]) == undefined, "constant once clipped"
     one = task(labels=["no", "yes"], metrics=["matthews_correlation"])
     assert metrics.evaluate(one, "dev", examples(["no", "yes"]), ["no", "no"]) == {"matthews_correlation": None}
-    assert metrics.shown(None) == "undefined (constant predictions)" and metrics.shown(0.25) == "0.250"
+    assert metrics.shown(None) == "undefined (constant predictions or labels)" and metrics.shown(0.25) == "0.250"
 
 
 def test_groups_are_judged_together():

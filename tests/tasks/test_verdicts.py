@@ -265,6 +265,16 @@ def test_false_discoveries_are_rare_where_nothing_changed_and_changes_are_found(
     np.testing.assert_allclose(by_hand, [0.3, 1, 0.9])
 
 
+def test_a_score_that_hangs_on_one_example_has_an_interval():
+    """Without it the labels are constant and the correlation is undefined: it counts as 0, and the interval is a wide one."""
+    examples = [Example(str(i), f"text {i}", None, "yes" if i == 7 else "no") for i in range(60)]
+    right = side(TASK, "matthews_correlation", examples, [[row.label for row in examples]] * 2)
+    wrong = side(TASK, "matthews_correlation", examples, [["yes" if i == 8 else "no" for i in range(60)]] * 2)
+    one = difference(right, wrong)
+    assert one.difference == pytest.approx(1.017, abs=1e-3) and one.low < one.difference - 1
+    assert verdicts.verdicts([one]) == ["not beyond noise"] and "nan" not in one.shown
+
+
 def test_a_variant_with_an_undefined_score_does_not_silence_the_others():
     runs = [0.8, 0.82, 0.84], [0.7, 0.72, 0.71], [0.3, np.nan, 0.31]
     one, other, broken = (Side(np.array(own), np.repeat([own], 2, 0)) for own in runs)

@@ -95,7 +95,7 @@ class Trials:
         if trial.state == "complete":
             trial.score = trial.scores[result.epochs - 1]
         if trial.state == "complete" and trial.score is None:
-            trial.state, trial.note = "failed", f"{self.metric} is undefined: constant predictions"
+            trial.state, trial.note = "failed", f"{self.metric} is undefined: constant predictions or labels"
 
 
 def cpu_seconds() -> float:

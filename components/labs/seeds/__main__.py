@@ -44,7 +44,7 @@ def seed_grid(all_params: params.Params, name: str, run: Run) -> dict:
             first = frame[bad].iloc[0]
             raise SesameError(
                 f"{model} on {task}, initialisation {first.initialisation:.0f}, order {first.order:.0f}: the score is undefined "
-                "(constant predictions); lower the learning_rate of its recipe"
+                "(constant predictions or labels); lower the learning_rate of its recipe"
             )
         declared = all_params.tasks[task]
         result = grid(frame, config.keep, model, task, declared.metric, reported_split(declared))

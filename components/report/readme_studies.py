@@ -50,11 +50,13 @@ def paper_findings() -> list[findings.Finding]:
 
 def findings_table() -> str:
     """Each finding here, in the paper, and whether the paper's effect is reproduced."""
-    body, page = [], Path("docs/studies.md").read_text(encoding="utf-8")
+    body, pages = [], [Path("docs/studies.md"), *sorted(Path("docs").glob("*.md"))]
+    texts = {page: page.read_text(encoding="utf-8") for page in pages}
     for one in paper_findings():
         paper = one.expected.paper
-        shown = f"<!-- table: study {one.study} -->" in page
-        link = f"[{one.study}]({f'studies.md#{one.study}' if shown else 'recipe.md'})"
+        page = next(page for page, text in texts.items() if f"<!-- table: study {one.study} -->" in text)
+        heading = f"#{one.study}" if page.name == "studies.md" else ""
+        link = f"[{one.study}]({page.name}{heading})"
         body.append([link, one.sentence.replace("_", " "), f"{paper.source}: {paper.found}", f"**{one.verdict}**"])
     return table(["study", "here", "in the paper", "the paper's effect is"], body)
 

@@ -31,12 +31,12 @@ def detectable_errors(degrees: float) -> float:
 
 
 def without_variance(middle: float, groups: int) -> tuple[float, float]:
-    """Half the width of the interval, and p, where the difference is `middle` in each run and each of `groups` groups of examples.
+    """Half the width of the interval, and p, where the difference is `middle` in each run and each group of examples.
 
-    A variance of 0 is an estimate, too: 5 of 5 right answers do not exclude a model that is wrong in half of the cases. The share of groups
-    that differ from these has an exact upper bound (Clopper and Pearson 1934), and such a group moves the mean by 1 + |middle| at most, for
-    scores from 0 to 1. p is the level at which the interval would end at 0: where all groups differ by 1, that of the sign test. Where the
-    sampling of examples is ignored, the interval has no width.
+    A variance of 0 is an estimate, too: 5 of 5 right answers do not exclude a model that is wrong in half of the cases. The
+    share of groups that differ from these has an exact upper bound (Clopper and Pearson 1934), and such a group moves the
+    mean by 1 + |middle| at most, for scores from 0 to 1. p is the level at which the interval would end at 0: where all
+    groups differ by 1, that of the sign test. Where the sampling of examples is ignored, the interval has no width.
     """
     if not groups:
         return 0.0, float(middle == 0)

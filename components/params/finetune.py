@@ -97,7 +97,7 @@ BASELINES = (
 class LearningCurve(Block):
     """Scores at fewer labelled examples: models of `finetune` under their recipes, from both starts, beside baselines.
 
-    With all that `finetune` uses, the scores are those of `finetune`.
+    With all that `finetune` uses, the scores are those of `finetune`, if its recipe has `min_steps`.
     """
 
     models: Annotated[list[ModelName], Once]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from pathlib import Path
 
 VENV = Path(".venv")
@@ -38,18 +39,23 @@ class Progress:
 
 
 def main() -> int:
-    """Pip's exit code; its warnings and errors are printed as they are."""
+    """Pip's exit code; its warnings and errors are printed as they are, and where it fails also what it said last: the
+    versions that don't fit together are no error to it."""
     print("installing into .venv: takes two to four minutes and about 2 GiB of disk", flush=True)
     subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
     progress = Progress()
     shown = threading.Thread(target=progress.show, daemon=True)
     shown.start()
+    last: deque[str] = deque(maxlen=10)
     with subprocess.Popen(PIP, stdout=subprocess.PIPE, text=True) as pip:
         for line in pip.stdout:
             progress.read(line)
+            last.append(line)
     progress.ended.set()
     shown.join()
     back, ended = "\r" * sys.stdout.isatty(), "not installed" if pip.returncode else "installed"
+    if pip.returncode:
+        print(back, *last, sep="", end="")
     print(f"{back}{ended} after {time.monotonic() - progress.begun:.0f} s{' ' * 80}")
     return pip.returncode
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from pipelines import install
+
 ROOT = Path(__file__).parents[1]
 USES = """
 import sys
@@ -59,3 +61,14 @@ def test_installed_elsewhere_it_is_imported(wheel, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("data/models/gpt: no model there"), done.stdout
+
+
+def test_a_failed_installation_says_what_pip_said_last(tmp_path, monkeypatch, capsys):
+    """Which versions conflict pip writes among its lines of progress, not as an error."""
+    monkeypatch.chdir(tmp_path)
+    Path("constraints.txt").write_text("one==1\n")
+    said = "print('Collecting one'); print('    two 2 depends on one>=3'); raise SystemExit(1)"
+    monkeypatch.setattr(install, "PIP", [sys.executable, "-c", said])
+    assert install.main() == 1
+    shown = capsys.readouterr().out
+    assert "two 2 depends on one>=3\n" in shown and "not installed after" in shown

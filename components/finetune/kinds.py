@@ -138,7 +138,8 @@ class Regression(Kind):
 
     def prepare_targets(self, train: Encoded) -> None:
         mean, deviation = np.mean(train.targets), np.std(train.targets)
-        # 32 bits have seven digits: of scores far from 0, as dates, hardly one would be left for what they differ in
+        # 32 bits have seven digits: of scores far from 0, as dates, hardly one would be left for what they differ in.
+        # Those near 0 are learned as they are, and so to the same bit as before there was an origin
         self.origin = float(mean) if abs(mean) > FAR * deviation else 0.0
         scores = torch.tensor([target - self.origin for target in train.targets])
         self.centre, self.scale = float(scores.mean()), float(scores.std(correction=0)) or 1.0

@@ -50,8 +50,8 @@ def paper_findings() -> list[findings.Finding]:
 
 def findings_table() -> str:
     """Each finding here, in the paper, and whether the paper's effect is reproduced."""
-    body, pages = [], [Path("docs/studies.md"), *sorted(Path("docs").glob("*.md"))]
-    texts = {page: page.read_text(encoding="utf-8") for page in pages}
+    pages = sorted(Path("docs").glob("*.md"), key=lambda page: page.name != "studies.md")
+    body, texts = [], {page: page.read_text(encoding="utf-8") for page in pages}
     for one in paper_findings():
         paper = one.expected.paper
         page = next(page for page, text in texts.items() if f"<!-- table: study {one.study} -->" in text)

@@ -36,12 +36,12 @@ def top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         indices, last = indices.gather(1, best), values[:, -1:]
         left_out = (candidates == last).sum(1) > (values == last).sum(1)
         left_out |= (maxima >= last).sum(1) > (largest >= last).sum(1)
-    # `topk` takes any of those that are equal to the last one
+    # `topk` takes any of those that are equal to the last one: behind the larger ones stand the lowest of them
     if len(tied := left_out.nonzero()[:, 0]):
-        larger, equal = scores[tied] > last[tied], scores[tied] == last[tied]
-        lowest = equal & (equal.cumsum(1, dtype=torch.int32) <= k - larger.sum(1, keepdim=True))
-        indices[tied] = (larger | lowest).nonzero()[:, 1].view(-1, k)
-        values[tied] = scores[tied].gather(1, indices[tied])
+        row, column = (scores[tied] == last[tied]).nonzero(as_tuple=True)
+        larger = (values[tied] > last[tied]).sum(1)
+        place = larger[row] + torch.arange(len(row)) - torch.searchsorted(row, row)
+        indices[tied[row[place < k]], place[place < k]] = column[place < k]
     indices, order = indices.sort(dim=1)
     values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
     return values, indices.gather(1, order)

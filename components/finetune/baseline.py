@@ -37,9 +37,21 @@ from components.tasks import Example, metrics
 from components.tasks.bags import bags_of_words, word_weights
 from components.text import tokenizer
 
+
+class CenteredSVR(LinearSVR):
+    """A linear SVM for scores with any zero: LinearSVR regularises its intercept, so years as scores would be predicted at chance."""
+
+    def fit(self, features: sparse.csr_matrix, scores: list[float]) -> "CenteredSVR":
+        self.mean = float(np.mean(scores))
+        return super().fit(features, np.subtract(scores, self.mean))
+
+    def predict(self, features: sparse.csr_matrix) -> np.ndarray:
+        return super().predict(features) + self.mean
+
+
 LINEAR = {
     "logistic_regression": {"classification": LogisticRegression(max_iter=1000), "regression": Ridge(alpha=1.0)},
-    "linear_svm": {"classification": LinearSVC(dual=False), "regression": LinearSVR(loss="squared_epsilon_insensitive", dual=False)},
+    "linear_svm": {"classification": LinearSVC(dual=False), "regression": CenteredSVR(loss="squared_epsilon_insensitive", dual=False)},
 }
 LINEAR["second_text"] = LINEAR["logistic_regression"]
 SUPPORTED_KINDS = {

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -548,6 +549,20 @@ def test_regression_is_learned_in_units_of_the_deviation(tokens):
     assert kind.predict(right, encoded, only(encoded)) == pytest.approx([0.0, 100.0, 200.0], abs=1e-3)
     assert float(kind.loss(right, encoded, only(encoded))) == pytest.approx(0, abs=1e-6)
     assert float(kind.loss(right + 1, encoded, only(encoded))) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("method", ["logistic_regression", "linear_svm"])
+def test_a_linear_baseline_does_not_know_where_the_zero_of_scores_is(method):
+    """Scores of 0 to 5 and the same as years: LinearSVR regularises its intercept."""
+    draw = random.Random(1)
+    texts = [" ".join(draw.choices(["river", "bank", "money", "tree", "light"], k=6)) for _ in range(60)]
+    task = other_task("regression", metrics=["pearson"])
+
+    def predictions(zero: float) -> list[float]:
+        examples = [Example(str(n), text, None, zero + text.count("river")) for n, text in enumerate(texts)]
+        return baseline.linear(method, task, {"train": examples[:40], "dev": examples[40:]}, pair=False).predictions[0]["dev"]
+
+    assert [score - 2000 for score in predictions(2000.0)] == pytest.approx(predictions(0.0), abs=1e-3)
 
 
 @pytest.mark.parametrize("zero", [1e6, 20_250_101.0, 1.7e9], ids=["millions", "dates", "Unix times"])

@@ -23,16 +23,16 @@ def output(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with writing(path):
-            _remove(temporary)
+            remove(temporary)
             temporary.parent.mkdir(parents=True, exist_ok=True)
             yield temporary
             if path.is_dir():
                 if not temporary.is_dir():
                     raise SesameError(f"{path} is a folder; name a file")
-                _remove(path)
+                remove(path)
             temporary.replace(path)
     finally:
-        _remove(temporary)
+        remove(temporary)
 
 
 def unused_path(path: Path) -> Path:
@@ -71,7 +71,8 @@ MIN_FREE = 2**16
 """Bytes; with less free space a failed write counts as a full disk, even if a library does not say so."""
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder with all that is in it; nothing to do where it is missing."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     elif path.exists() or path.is_symlink():  # a read-only disk raises even for a missing file

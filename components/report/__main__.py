@@ -16,7 +16,7 @@ from components.comparison import pages, plots, price
 from components.core import storage
 from components.core.tracking import Run
 from components.report import STARTS, benchmarks, evaluations, spaces, tables, writing
-from components.stages import stage
+from components.stages import leftovers, stage
 from components.stages.outputs import METRICS
 
 FOLDER = Path("data/report")
@@ -27,6 +27,7 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
 
     Raises SesameError with the name of a stage without results.
     """
+    leftovers.remove(all_params)  # another clone's results may have come by `git pull` after `resolve` ran here
     metrics = tables.read(all_params)
     frames = {
         "scores": tables.scores(metrics), "alignment": spaces.alignment(all_params), "costs": tables.costs(all_params, metrics),

@@ -17,6 +17,7 @@ from components import params
 from components.core.errors import SesameError
 from components.core.storage import output
 from components.params import Params, begun_by, members, rate_trials, read_by, trained_by, tries_rates
+from components.stages import leftovers
 from components.stages.closure import forget
 from components.stages.registry import entries
 
@@ -25,11 +26,6 @@ FOLDER = Path("data/resolved")
 TRAININGS = Path("studies/trainings.json")
 """What `studies/dvc.yaml` makes stages of: a seed of a variant each, and what only studies read. DVC reads it with that file, before any
 stage runs, so it is in git."""
-READ_AS_A_WHOLE = (
-    "tasks", "evaluations", "vectors", "metrics", "curves", "samples", "scores", "baselines", "align", "generated", "evaluated",
-)  # fmt: skip
-"""Folders of data/ that a stage depends on as a whole. Each has a file `.keep`, since DVC refuses a dependency that is not there, as
-data/align where no alignment is declared."""
 
 
 def file_of(stage: str, name: str) -> Path:
@@ -98,7 +94,8 @@ def contents(params: Params) -> dict[Path, str]:
     }
     files[TRAININGS] = made
     written = {path: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n" for path, value in files.items()}
-    return written | {Path("data", folder, ".keep"): "" for folder in READ_AS_A_WHOLE}
+    # DVC refuses a dependency that is not there, as data/align where no alignment is declared
+    return written | {Path("data", folder, ".keep"): "" for folder in leftovers.READ_AS_A_WHOLE}
 
 
 def refresh(params: Params) -> list[Path]:
@@ -118,8 +115,10 @@ def refresh(params: Params) -> list[Path]:
 
 def main() -> None:
     try:
-        if changed := refresh(params.load()):
+        all_params = params.load()
+        if changed := refresh(all_params):
             print(f"resolve: {', '.join(map(str, changed[:5]))}{' ...' * (len(changed) > 5)} ({len(changed):,} files written or removed)")
+        leftovers.remove(all_params)
     except SesameError as error:
         print(f"resolve: {error}", file=sys.stderr)
         sys.exit(error.status)

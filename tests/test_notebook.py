@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from components import notebook, params
 from components.core import frames, tracking
 from components.core.errors import SesameError
-from components.core.mlflow_values import accepted, apart, shortened
+from components.core.mlflow_values import accepted, apart, flatten, shortened
 from components.models import store
 from components.studies.milestones import GROUPS
 from components.text.tokenizer import MASK
@@ -179,6 +179,24 @@ def test_two_long_parameters_stay_two():
 def test_names_that_become_equal_stay_two():
     """MLflow takes no brackets, and kept the figure of the last of them alone."""
     assert apart(map(accepted, ["a (b)", "a [b]", "a_b", "a (b)"])) == ["a _b_", "a _b__", "a_b", "a _b___"]
+    assert flatten({"a.b": 1, "a": {"b": 2}}) == {"a.b": 1, "a.b_": 2}
+
+
+def test_a_run_is_recorded_whatever_its_groups_are_called(tmp_path, monkeypatch):
+    """One name that MLflow refuses, as a URL or a sentence, loses all metrics of a run and its end."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(tracking.OFF, "")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    tracking.client.cache_clear()
+    names = ["https://a.org/x", "a/./b", "../a", "/a/", "", ".", "word " * 60, "word " * 61, "(a)", "ü", "x"]
+    with tracking.start("a", {}, {"label_names": dict.fromkeys(names, "yes")}) as run:
+        run.log({"groups": {name: {"score": number} for number, name in enumerate(names)}})
+        run.log({name: number for number, name in enumerate(names)}, step=3)
+    recorded = tracking.client().get_run(run.id)
+    final = [value for key, value in recorded.data.metrics.items() if not key.startswith("curves/")]
+    assert sorted(final) == list(range(len(names))) and len(recorded.data.metrics) == 2 * len(names)
+    assert len(recorded.data.params) == len(names) and recorded.info.status == "FINISHED"
+    tracking.client.cache_clear()
 
 
 @pytest.mark.parametrize("column", ["variant", "stratum", *GROUPS])

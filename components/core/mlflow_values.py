@@ -14,10 +14,11 @@ def flatten(value: dict, prefix: str = "") -> dict[str, Any]:
     """`{"a": {"b": 1}}` -> `{"a.b": 1}`."""
     flat: dict[str, Any] = {}
     for key, item in value.items():
-        if isinstance(item, dict) and item:
-            flat |= flatten(item, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = item
+        inner = flatten(item, f"{prefix}{key}.") if isinstance(item, dict) and item else {f"{prefix}{key}": item}
+        for name, leaf in inner.items():
+            while name in flat:  # `{"a.b": 1, "a": {"b": 2}}` has two values
+                name += "_"
+            flat[name] = leaf
     return flat
 
 
@@ -32,9 +33,15 @@ def shortened(value: str) -> str:
     return f"{value[: LONGEST - 100]}... ({len(value):,} characters, md5 {hashlib.md5(value.encode()).hexdigest()})"
 
 
+LONGEST_NAME = 200
+"""Characters. MLflow takes 250, of which `curves/` and the `_` of `apart` need some."""
+
+
 def accepted(name: str) -> str:
-    """Put `_` where MLflow refuses a character of a name, as of a data file's suite `center_embed (mod)`."""
-    return re.sub(r"[^\w.\- :/]", "_", name)
+    """Put `_` where MLflow refuses a character of a name, as of a data file's suite `center_embed (mod)`, or, as it reads a name as a
+    path, a part of a path, as in `https://a.org`. A long name ends in its digest, so that different names stay different."""
+    name = "/".join("_" if part in ("", ".", "..") else part for part in re.sub(r"[^\w.\- :/]", "_", name).split("/"))
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 33]}_{hashlib.md5(name.encode()).hexdigest()}"
 
 
 def as_metrics(metrics: dict, step: int | None) -> list:

@@ -124,10 +124,12 @@ def majority(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, lis
     return {split: [[best.get(word.lower(), rest) for word in row.words] for row in examples] for split, examples in rows.items()}
 
 
-def tfidf_cosine(rows: dict[str, list[Example]]) -> dict[str, list[float]]:
-    """The cosine of the two texts' bags of words: nothing is learnt but how rare a word is."""
+def tfidf_cosine(task: params.Task, rows: dict[str, list[Example]]) -> dict[str, list[float]]:
+    """The cosine of the two texts' bags of words, 0 to 1 on the task's range: nothing is learnt but how rare a word is."""
+    # correlations clip to the range: of 1 to 5, every cosine would be 1
+    low, high = task.range or (0.0, 1.0)
     bags = word_weights(rows, pair=True)
-    return {split: np.asarray(u.multiply(v).sum(1)).ravel().tolist() for split, [u, v] in bags.items()}
+    return {split: (low + (high - low) * np.asarray(u.multiply(v).sum(1)).ravel()).tolist() for split, [u, v] in bags.items()}
 
 
 def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair: bool) -> FittedBaseline:
@@ -261,7 +263,7 @@ def fit(all_params: params.Params, setup: TaskSetup, method: str) -> FittedBasel
         if method == "majority":
             fitted.append(FittedBaseline([majority(setup.task, examples)], 0))
         elif method == "tfidf_cosine":
-            fitted.append(FittedBaseline([tfidf_cosine(examples)], 0))
+            fitted.append(FittedBaseline([tfidf_cosine(setup.task, examples)], 0))
         else:
             fitted.append(linear(method, setup.task, examples, setup.pair))
     logits = [of_run for baseline in fitted for of_run in baseline.logits]

@@ -43,6 +43,10 @@ class Filler:
             raise SesameError(f"the text has {len(ids)} tokens, and the model reads {self.model.max_length}: shorten it")
         return ids
 
+    def room(self, source: list[int], how: HowWritten) -> int:
+        """The number of tokens that it generates: one for each mask."""
+        return source.count(self.mask)
+
     def write(self, sources: list[list[int]], how: HowWritten, batch_size: int = 1) -> list[list[int]]:
         """Fill the texts; random numbers depend on the index of a text only. Raises SesameError for beam search."""
         if isinstance(how, Beam):

@@ -19,7 +19,7 @@ from components.core.tracking import Run
 from components.core.words import WORD
 from components.params.tasks import GROUPED, NO_ANSWER
 from components.stages import stage
-from components.tasks import Example, metrics, readers
+from components.tasks import Example, Label, metrics, readers
 from components.tasks.readers.fields import Examples, unknown_label
 from components.text.sources import tables
 
@@ -164,12 +164,20 @@ def prepare(all_params: params.Params, name: str, run: Run) -> dict:
             able = task.table and task.table.group is None and task.table.group_rows is None
             count = f"{shared:,} of {len(splits[split]):,} pairs"
             print(f"{split}: {count} have a first text that is in train in another pair{cure if able else ''}")
+    repeats = {split: repeated(examples) for split, examples in splits.items()}
+    for split, (again, contrary) in repeats.items():
+        if again:
+            count = f"{again:,} of {len(splits[split]):,} examples"
+            print(f"{split}: {count} repeat the texts of another one, {contrary:,} of them with another label")
     sizes = {split: len(examples) for split, examples in splits.items()}
     none = {split: unanswerable(task, examples) for split, examples in splits.items()}
     shown = (f"{split} {size:,}" + f" ({none[split]:,} without an answer)" * (none[split] > 0) for split, size in sizes.items())
     print(", ".join(shown) + dropped_text(dropped))
-    texts = (text for examples in splits.values() for example in examples for text in (example.text_a, example.text_b or ""))
-    return {"examples": sizes, "words": sum(len(text.split()) for text in texts), "dropped": sum(dropped.values())}
+    words = sum(len(f"{example.text_a} {example.text_b or ''}".split()) for examples in splits.values() for example in examples)
+    return {
+        "examples": sizes, "words": words, "dropped": sum(dropped.values()),
+        "repeated": {split: again for split, (again, _) in repeats.items()},
+    }  # fmt: skip
 
 
 def read_splits(task: params.Task, seed: int, dropped: Counter) -> dict[str, list[Example]]:
@@ -254,18 +262,35 @@ def in_train(train: list[Example], examples: list[Example]) -> dict[str, int]:
     """Count the examples whose texts are in train: identical; equal without case, forms of letters and punctuation; equal only in the
     other order (pairs)."""
 
-    def exact(example: Example) -> tuple[str, ...]:
-        return example.text_a, example.text_b or "", *(example.choices or {}).values()
-
     def normalised(example: Example) -> tuple[str, ...]:
-        return tuple(" ".join(WORDS.findall(normalize("NFKC", text).casefold())) or text for text in exact(example))
+        return tuple(" ".join(WORDS.findall(normalize("NFKC", text).casefold())) or text for text in texts(example))
 
-    counts = {form.__name__: sum(form(example) in known for example in examples)
-              for form in (exact, normalised) for known in [set(map(form, train))]}  # fmt: skip
-    known = set(map(normalised, train))
+    known, identical = set(map(normalised, train)), set(map(texts, train))
+    counts = {
+        "exact": sum(texts(example) in identical for example in examples),
+        "normalised": sum(normalised(example) in known for example in examples),
+    }  # fmt: skip
     pairs = [normalised(example) for example in examples if example.text_b]
     counts["other_order"] = sum((b, a, *rest) in known and (a, b, *rest) not in known for a, b, *rest in pairs)
     return counts
+
+
+def texts(example: Example) -> tuple[str, ...]:
+    """Return all texts of an example; text_b is empty where there is none."""
+    return example.text_a, example.text_b or "", *(example.choices or {}).values()
+
+
+def repeated(examples: list[Example]) -> tuple[int, int]:
+    """Count the examples with the texts of an earlier one, and those of them with another label than that one."""
+    labels: dict[tuple[str, ...], Label] = {}
+    again = contrary = 0
+    for example in examples:
+        if texts(example) in labels:
+            again += 1
+            contrary += example.label != labels[texts(example)]
+        else:
+            labels[texts(example)] = example.label
+    return again, contrary
 
 
 def of_known_first_text(train: list[Example], examples: list[Example]) -> int:

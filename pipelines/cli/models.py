@@ -116,7 +116,7 @@ def generate(
         storage.unused_path(out)
     prompts = _prompts(file) if file else [text]
     writer = _writer(model, prompts, rounds, max_new_tokens)
-    sources = [writer.source(prompt) for prompt in prompts]
+    sources = _sources(writer, prompts, decoding, file)
     if writer.cut:  # to stderr: what is written may go into a pipe
         about = f"{writer.cut:,} of {len(prompts):,} texts cut" if file else "the end of the text is cut off"
         print(f"{about}: {model} reads {writer.model.max_length:,} tokens", file=sys.stderr)
@@ -147,6 +147,18 @@ def _prompts(file: Path) -> list[str]:
     if not file.is_file():
         raise SesameError(f"{file}: no such file; name a file with one text per line")
     return [line for _, line in lines(SourceFile(str(file), lambda: open(file, "rb")))]  # noqa: SIM115
+
+
+def _sources(writer: "Writer | Filler", prompts: list[str], decoding: params.HowWritten, file: Path | None) -> list[list[int]]:
+    """The model's inputs for the texts. Raises SesameError for one that does not fit, with its line in the file."""
+    sources = []
+    for line, prompt in enumerate(prompts, start=1):
+        try:
+            sources.append(writer.source(prompt))
+            writer.room(sources[-1], decoding)
+        except SesameError as error:
+            raise SesameError(f"{file}, line {line}: {error}" if file else str(error)) from None
+    return sources
 
 
 def _writer(model: str, prompts: list[str], rounds: int, max_new_tokens: int | None) -> "Writer | Filler":

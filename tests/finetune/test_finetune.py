@@ -187,12 +187,15 @@ def test_the_cosine_of_word_counts_is_scikit_learns():
     texts = [("The cat sat.", "the cat sat"), ("a dog, a cat", "a dog barked"), ("one two", "three four"), ("cat cat dog", "dog")]
     rows = [Example(str(i), a, b, float(i)) for i, (a, b) in enumerate(texts)]
     dev = [Example("0", "a new cat", "the cat", 0.0)]
-    found = baseline.tfidf_cosine({"train": rows, "dev": dev})
+    found = baseline.tfidf_cosine(other_task("regression", metrics=["pearson"]), {"train": rows, "dev": dev})
     counts = TfidfVectorizer(token_pattern=r"\w+", sublinear_tf=True).fit([text for pair in texts for text in pair])
     for split, own in (("train", rows), ("dev", dev)):
         u, v = (counts.transform([getattr(row, side) for row in own]) for side in ("text_a", "text_b"))
         assert found[split] == pytest.approx(np.diag(cosine_similarity(u, v)).tolist())
     assert found["train"][0] == pytest.approx(1) and found["train"][2] == 0
+    # relatedness of 1 to 5, to which a correlation clips: cosines themselves would all be 1
+    of_range = baseline.tfidf_cosine(other_task("regression", metrics=["pearson"], range=[1, 5]), {"train": rows})
+    assert of_range["train"] == pytest.approx([1 + 4 * cosine for cosine in found["train"]])
 
 
 def test_tags_stand_on_the_first_piece_of_their_words(tokens):

@@ -353,6 +353,9 @@ def test_a_source_that_is_cut_is_said_to_be(translated):
     done = CliRunner().invoke(cli.app, ["generate", "back", "--file", "lines.txt"])
     assert len(done.stdout.splitlines()) == 2 and done.stderr == "1 of 2 texts cut: back reads 48 tokens\n"
     assert CliRunner().invoke(cli.app, ["generate", "back", short]).stderr == ""
+    Path("lines.txt").write_text(f"{short}\n\n{long}\n")
+    done = CliRunner().invoke(cli.app, ["generate", "gpt", "--file", "lines.txt"])
+    assert str(done.exception).startswith("sesame: lines.txt, line 3: the beginning has ") and done.stdout == ""
 
 
 def test_an_empty_answer_is_said_to_be_one(translated):

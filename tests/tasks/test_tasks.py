@@ -67,6 +67,17 @@ def test_examples_that_are_in_train_too_are_counted(prepare, capsys):
     assert out.count("test: 2 of 5 pairs are in train in the other order") == 1 and "dev: 0 of" not in out
 
 
+def test_repeated_examples_are_counted(prepare, capsys):
+    """Five examples have the texts of an earlier one, two of them the other label."""
+    train = same(20) + "x0\ty\tno\n" + "x1\ty\tyes\n" * 2 + "x2\ty\tyes\nx3\ty\tno\n"
+    both = {split: {"source": files(f"{split}.tsv")} for split in ("train", "dev", "test")}
+    new = same(8, "new {i}\ty\t{label}\n")
+    prepare({"train.tsv": train, "dev.tsv": new, "test.tsv": new}, **both)
+    out = capsys.readouterr().out
+    assert out.count("train: 5 of 25 examples repeat the texts of another one, 2 of them with another label") == 1
+    assert "dev: 0" not in out
+
+
 def test_premises_on_both_sides_of_a_split_are_counted(prepare, capsys):
     """Rows of one premise are divided, unless a `group` keeps them together."""
     lines = "a\tb\tlabel\n" + "".join(f"premise {i // 3}\thypothesis {i}\t{('no', 'yes')[i % 2]}\n" for i in range(90))

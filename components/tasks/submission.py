@@ -115,15 +115,21 @@ def complete(file: Submission, predictions: dict[str, object]) -> dict[Ids, obje
 
 
 def _replace_invalid(file: Submission, model: str, rows: dict[Ids, object]) -> int:
-    """Replace invalid labels of a model that generates them by the first label; return their number."""
+    """Replace what a model has written that is no answer: by the leaderboard's first label, or by the example's first choice (an entity of
+    ReCoRD's passage). Return their number."""
     path = storage.metrics_path("finetune", f"{model}-{file.task}")
-    if file.words is None or not path.exists() or "outside" not in read_json(path):
+    if not path.exists() or "outside" not in read_json(path):
         return 0
-    labels = tasks.card(Path("data/tasks", file.task))["train"].get("labels", {})  # a task's label that is not in `words` is an error
-    invalid = [ids for ids, prediction in rows.items() if prediction not in file.words and prediction not in labels]
-    for ids in invalid:
-        rows[ids] = next(iter(file.words))
-    return len(invalid)
+    folder = Path("data/tasks", file.task)
+    allowed = {*(file.words or ()), *tasks.card(folder)["train"].get("labels", {})}  # a task's label that is not in `words` is an error
+    invalid = 0
+    for example in tasks.read(folder, file.split):
+        names = list(example.choices or file.words or ())
+        ids = numbers(file, example.id)
+        if names and rows[ids] not in names and rows[ids] not in allowed:
+            rows[ids] = names[0]
+            invalid += 1
+    return invalid
 
 
 def numbers(file: Submission, name: str) -> Ids:

@@ -140,6 +140,18 @@ def test_an_answer_that_is_not_in_the_passage_is_counted_and_wrong(tokens):
     assert metrics.METRICS["extraction"]["f1"](KINDS["extraction"][1], [row] * 2, found[1:]) == 0
 
 
+def test_of_a_question_without_an_answer_nothing_is_the_right_answer_and_a_hallucination_a_wrong_one(tokens):
+    """By SQuAD 2.0's script; both were counted as outside, and both as right."""
+    asked = KINDS["extraction"][1].model_copy(update={"unanswerable": True})
+    rows = [Example("1", "what", "The man sees a red ball", answers) for answers in ([""], [""], ["a red ball"], ["a red ball"])]
+    _, kind = build("decoder", tokens, asked, recipe())
+    found = [kind.parse(kind.answers([text])[0], row) for text, row in zip(("", "the river", "", "red ball"), rows, strict=True)]
+    assert kind.invalid == 1
+    for metric in ("f1", "exact_match"):
+        scored = [metrics.METRICS["extraction"][metric](asked, [row], [own]) for row, own in zip(rows, found, strict=True)]
+        assert scored == [1, 0, 0, 1]
+
+
 def test_a_written_answer_counts_as_the_passage_has_it():
     """A word-piece tokenizer writes blanks around punctuation and lower case."""
     passage = "In Super Bowl 50 the score was 24–10, on February  7, 2016; Straße."

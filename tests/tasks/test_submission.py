@@ -233,3 +233,17 @@ def test_a_wrong_tsv(tmp_path, text, said):
         archive.writestr("STS-B.tsv", text)
     with pytest.raises(SesameError, match=said):
         submission.validate(tmp_path / "z.zip", "glue", [Submission("STS-B", "stsb_glue", 2, None)])
+
+
+def test_an_empty_answer_of_record_is_an_entity_in_the_leaderboards_file(small, monkeypatch):
+    """And counted: the file was refused as a whole for it."""
+    monkeypatch.setitem(SUBMISSIONS, "superglue", (Submission("ReCoRD", "record", 3, None),))
+    small("record", "Rome", "", "the river")
+    rows = [{"id": str(i), "text_a": "a", "text_b": None, "label": None, "choices": {"Ostia": "b", "Rome": "c"}} for i in range(3)]
+    Path("data/tasks/record/test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("data/tasks/record/card.json").write_text(json.dumps({"train": {}}))
+    Path("data/metrics/finetune").mkdir(parents=True)
+    Path("data/metrics/finetune/bert-record.json").write_text(json.dumps({"outside": {"pretrained": {"dev": [0.5]}}}))
+    written = submission.write("superglue", "bert")
+    assert written.replaced == {"ReCoRD": 2}
+    assert [json.loads(line)["label"] for line in contents(written.path)["ReCoRD.jsonl"]] == ["Rome", "Ostia", "Ostia"]

@@ -19,10 +19,13 @@ from components.finetune.prompts import PromptedKind, Tokens, add_example, answe
 from components.generate.writing import Writer
 from components.models.contract import LanguageModel
 from components.params import Greedy
+from components.params.tasks import NO_ANSWER
 from components.tasks import Example
 from components.tasks.metrics import INVISIBLE
 
 PADDING = -1
+MATCHES_NOTHING = "\N{REPLACEMENT CHARACTER}"
+"""The prediction in place of a text that is not in the passage, where the empty text is an answer, too: wrong for any question."""
 
 
 class TextToTextKind(PromptedKind):
@@ -78,9 +81,12 @@ class TextToTextKind(PromptedKind):
             self.invalid += tuple(ids) not in names
             return names.get(tuple(ids), text)
         if self.task.kind == "extraction":
+            if self.task.unanswerable and not text:
+                return NO_ANSWER
             in_passage = _as_written(text, example.text_b)
             self.invalid += not in_passage
-            return in_passage  # where it is not there: not the text, of which some words could match an answer
+            # where it is not there: not the text, of which some words could match an answer, nor what says that there is no answer
+            return in_passage or (MATCHES_NOTHING if self.task.unanswerable else "")
         return text
 
     def names_by_ids(self, texts: Mapping[str, str]) -> dict[tuple[int, ...], str]:

@@ -17,7 +17,7 @@ FEATURE_BATCH_SIZE = 256
 
 
 class Frozen(nn.Module):
-    """The weights are frozen; the layers' outputs are computed once and stored in bf16: 2 * layers * width bytes a token."""
+    """The weights are frozen; the layers' outputs are computed once and stored, in bf16: 2 * layers * width bytes a token."""
 
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__()
@@ -31,6 +31,10 @@ class Frozen(nn.Module):
     def select_layers(self, layers: Tensor) -> Tensor:
         """The layers that the head needs."""
         return layers
+
+    def stored(self, layers: Tensor, lengths: Tensor) -> list[Tensor]:
+        """Return what is kept of each text, (length, layers, width): all that the head reads. layers is (batch, length, layers, width)."""
+        return [row[:length].clone() for row, length in zip(layers.bfloat16().cpu(), lengths.tolist(), strict=True)]
 
     @torch.no_grad()
     def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
@@ -47,10 +51,10 @@ class Frozen(nn.Module):
                     tokens = sum(len(text) for texts in data.texts for text in texts)
                     flops = counter.get_total_flops() / int(lengths[0]) * tokens
                 with fabric.autocast():
-                    layers = self.select_layers(self.model.features(ids, lengths, segments)).bfloat16().cpu()
+                    layers = self.select_layers(self.model.features(ids, lengths, segments))
                 owners = [i for i, size in zip(batch.index, batch.sizes, strict=True) for _ in range(size if data.choices else 1)]
-                for i, row, length in zip(owners, layers, lengths.tolist(), strict=True):
-                    rows[i].append(row[:length].clone())
+                for i, stored in zip(owners, self.stored(layers, lengths), strict=True):
+                    rows[i].append(stored)
         return replace(data, texts=rows, flops=int(flops))
 
     def forward(self, texts: Texts, segments: Tensor) -> Tensor:

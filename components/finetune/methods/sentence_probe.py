@@ -1,16 +1,12 @@
 """A linear layer on the vector of a text."""
 
-from dataclasses import replace
-
-import torch
-from lightning import Fabric
 from torch import Tensor
 
 from components import params
 from components.core.errors import SesameError
-from components.finetune.data import Encoded
 from components.finetune.kinds import Kind
 from components.finetune.methods.linear_probe import LinearProbe
+from components.models.common.heads import mean_over_tokens
 from components.models.contract import LanguageModel
 from components.text.tokenizer import Tokenizer
 
@@ -29,17 +25,12 @@ class SentenceProbe(LinearProbe):
             raise SesameError(f"method {recipe.method}: the model's pooler was not pre-trained; set vector: mean")
         super().__init__(model, tokens, recipe, kind, pair)
 
-    @torch.no_grad()
-    def inputs(self, data: Encoded, fabric: Fabric) -> Encoded:
-        """Each text becomes a single token, whose features are the text's vector."""
-        features = super().inputs(data, fabric)
-        vectors = [[self._vector(text.to(fabric.device))[None, None].bfloat16().cpu() for text in row] for row in features.texts]
-        return replace(features, texts=vectors)
-
-    def _vector(self, features: Tensor) -> Tensor:
-        """(length, 1, width) -> (width,)."""
-        hidden = features[None, :, 0].float()
-        return hidden.mean(1)[0] if self.mean else self.model.pool(hidden, torch.tensor([hidden.shape[1]], device=hidden.device))[0]
+    def stored(self, layers: Tensor, lengths: Tensor) -> list[Tensor]:
+        """Return the vector of each text as that of a single token, (1, 1, width). In 32 bits: texts whose vectors are nearly the same would
+        have the same one in bf16, and a rank correlation of their cosines would be too low."""
+        hidden = layers[:, :, 0].float()
+        vectors = mean_over_tokens(hidden, lengths) if self.mean else self.model.pool(hidden, lengths)
+        return list(vectors[:, None, None].cpu())
 
 
 Method = SentenceProbe

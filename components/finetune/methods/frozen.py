@@ -17,7 +17,8 @@ FEATURE_BATCH_SIZE = 256
 
 
 class Frozen(nn.Module):
-    """The weights are frozen; the layers' outputs are computed once and stored, in bf16: 2 * layers * width bytes a token."""
+    """The weights are frozen; the layers' outputs are computed once and stored: 2 * layers * width bytes a token in bf16, unless a method
+    keeps less (`stored`)."""
 
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__()

@@ -26,8 +26,8 @@ class SentenceProbe(LinearProbe):
         super().__init__(model, tokens, recipe, kind, pair)
 
     def stored(self, layers: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return the vector of each text as that of a single token, (1, 1, width). In 32 bits: texts whose vectors are nearly the same would
-        have the same one in bf16, and a rank correlation of their cosines would be too low."""
+        """Return the vector of each text as that of a single token, (1, 1, width). In 32 bits: texts whose vectors are nearly
+        the same would have the same one in bf16, and a rank correlation of their cosines would be too low."""
         hidden = layers[:, :, 0].float()
         vectors = mean_over_tokens(hidden, lengths) if self.mean else self.model.pool(hidden, lengths)
         return list(vectors[:, None, None].cpu())

@@ -547,7 +547,7 @@ MISTAKES = [
     Mistake("the first of the drawn answers counts twice", "components/generate/__main__.py",
             "comb(len(right) - sum(right), count)", "comb(len(right) - sum(right[1:]), count)", named("synthetic")),
     Mistake("answers that are none are not told", "components/tasks/submission.py",
-            "    return len(invalid)", "    return 0", named("submission")),
+            "    return invalid", "    return 0", named("submission")),
     Mistake("the PUE taken twice", "components/comparison/price.py",
 
             'cost["kwh"] / energy.pue / cost["seconds"]', 'cost["kwh"] / cost["seconds"]',

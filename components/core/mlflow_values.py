@@ -10,16 +10,18 @@ CURVES = "curves/"
 """Prefix of metrics that are logged at several steps; MLflow's page groups them by it."""
 
 
-def flatten(value: dict, prefix: str = "") -> dict[str, Any]:
-    """`{"a": {"b": 1}}` -> `{"a.b": 1}`."""
-    flat: dict[str, Any] = {}
+def flatten(value: dict) -> dict[str, Any]:
+    """`{"a": {"b": 1}}` -> `{"a.b": 1}`; of `{"a.b": 1, "a": {"b": 2}}` both values."""
+    names, leaves = zip(*_leaves(value), strict=True) if value else ((), ())
+    return dict(zip(apart(names), leaves, strict=True))
+
+
+def _leaves(value: dict, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, item in value.items():
-        inner = flatten(item, f"{prefix}{key}.") if isinstance(item, dict) and item else {f"{prefix}{key}": item}
-        for name, leaf in inner.items():
-            while name in flat:  # `{"a.b": 1, "a": {"b": 2}}` has two values
-                name += "_"
-            flat[name] = leaf
-    return flat
+        if isinstance(item, dict) and item:
+            yield from _leaves(item, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", item
 
 
 LONGEST = 6000
@@ -38,10 +40,13 @@ LONGEST_NAME = 200
 
 
 def accepted(name: str) -> str:
-    """Put `_` where MLflow refuses a character of a name, as of a data file's suite `center_embed (mod)`, or, as it reads a name as a
-    path, a part of a path, as in `https://a.org`. A long name ends in its digest, so that different names stay different."""
-    name = "/".join("_" if part in ("", ".", "..") else part for part in re.sub(r"[^\w.\- :/]", "_", name).split("/"))
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 33]}_{hashlib.md5(name.encode()).hexdigest()}"
+    """Put `_` where MLflow refuses a character of a name, as of a data file's suite `center_embed (mod)`, or a part of it:
+    MLflow reads `https://a.org` as a path. A long name ends in its digest, so that different names stay different."""
+    parts = re.sub(r"[^\w.\- :/]", "_", name).split("/")
+    name = "/".join("_" if part in ("", ".", "..") else part for part in parts)
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 33]}_{hashlib.md5(name.encode()).hexdigest()}"
 
 
 def as_metrics(metrics: dict, step: int | None) -> list:

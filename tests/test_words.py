@@ -10,8 +10,8 @@ from components import params
 from components.core import words
 from components.embeddings import contexts, vectors
 from components.tasks import Example
-from components.tasks.__main__ import in_train
 from components.tasks.bags import bags_of_words
+from components.tasks.overlaps import in_train
 from components.text.corpora import mix
 from components.text.corpora.shards.quality import Words
 

@@ -27,7 +27,8 @@ def report(all_params: params.Params, name: str, run: Run) -> dict:
 
     Raises SesameError with the name of a stage without results.
     """
-    leftovers.remove(all_params)  # another clone's results may have come by `git pull` after `resolve` ran here
+    # after `git pull` and `dvc checkout` the files of a model's old name are still there, and `resolve` has nothing to do
+    leftovers.remove(all_params)
     metrics = tables.read(all_params)
     frames = {
         "scores": tables.scores(metrics), "alignment": spaces.alignment(all_params), "costs": tables.costs(all_params, metrics),

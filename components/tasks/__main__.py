@@ -2,13 +2,11 @@
 
 import hashlib
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unicodedata import normalize
 
 import numpy as np
 
@@ -16,14 +14,11 @@ from components import params
 from components.core import storage
 from components.core.errors import SesameError, one_line
 from components.core.tracking import Run
-from components.core.words import WORD
 from components.params.tasks import GROUPED, NO_ANSWER
 from components.stages import stage
-from components.tasks import Example, Label, metrics, readers
+from components.tasks import Example, metrics, overlaps, readers
 from components.tasks.readers.fields import Examples, unknown_label
 from components.text.sources import tables
-
-WORDS = re.compile(WORD)
 
 
 def examples(task: params.Task, split: str, dropped: Counter) -> Examples:
@@ -149,9 +144,9 @@ def prepare(all_params: params.Params, name: str, run: Run) -> dict:
     check(name, task, splits, dropped)
     with storage.output(Path("data/tasks", name)) as folder:
         folder.mkdir()
-        overlaps = {split: in_train(splits["train"], examples) for split, examples in splits.items() if split != "train"}
-        write(folder, task, splits, dropped, overlaps)
-    for split, counts in overlaps.items():
+        known = {split: overlaps.in_train(splits["train"], examples) for split, examples in splits.items() if split != "train"}
+        write(folder, task, splits, dropped, known)
+    for split, counts in known.items():
         if counts["normalised"]:
             print(
                 f"{split}: {counts['normalised']:,} of {len(splits[split]):,} examples are also in train, {counts['exact']:,} of them "
@@ -159,12 +154,12 @@ def prepare(all_params: params.Params, name: str, run: Run) -> dict:
             )
         if counts["other_order"]:
             print(f"{split}: {counts['other_order']:,} of {len(splits[split]):,} pairs are in train in the other order")
-        if task.splits[split].share is not None and (shared := of_known_first_text(splits["train"], splits[split])):
+        if task.splits[split].share is not None and (shared := overlaps.of_known_first_text(splits["train"], splits[split])):
             cure = "; `table.group` keeps the rows of a column's value on one side"
             able = task.table and task.table.group is None and task.table.group_rows is None
             count = f"{shared:,} of {len(splits[split]):,} pairs"
             print(f"{split}: {count} have a first text that is in train in another pair{cure if able else ''}")
-    repeats = {split: repeated(examples) for split, examples in splits.items()}
+    repeats = {split: overlaps.repeated(examples) for split, examples in splits.items()}
     for split, (again, contrary) in repeats.items():
         if again:
             count = f"{again:,} of {len(splits[split]):,} examples"
@@ -173,9 +168,9 @@ def prepare(all_params: params.Params, name: str, run: Run) -> dict:
     none = {split: unanswerable(task, examples) for split, examples in splits.items()}
     shown = (f"{split} {size:,}" + f" ({none[split]:,} without an answer)" * (none[split] > 0) for split, size in sizes.items())
     print(", ".join(shown) + dropped_text(dropped))
-    words = sum(len(f"{example.text_a} {example.text_b or ''}".split()) for examples in splits.values() for example in examples)
+    texts = (f"{example.text_a} {example.text_b or ''}" for examples in splits.values() for example in examples)
     return {
-        "examples": sizes, "words": words, "dropped": sum(dropped.values()),
+        "examples": sizes, "words": sum(len(text.split()) for text in texts), "dropped": sum(dropped.values()),
         "repeated": {split: again for split, (again, _) in repeats.items()},
     }  # fmt: skip
 
@@ -258,51 +253,8 @@ def check_scores(place: str, examples: list[Example]) -> None:
         )
 
 
-def in_train(train: list[Example], examples: list[Example]) -> dict[str, int]:
-    """Count the examples whose texts are in train: identical; equal without case, forms of letters and punctuation; equal only in the
-    other order (pairs)."""
-
-    def normalised(example: Example) -> tuple[str, ...]:
-        return tuple(" ".join(WORDS.findall(normalize("NFKC", text).casefold())) or text for text in texts(example))
-
-    known, identical = set(map(normalised, train)), set(map(texts, train))
-    counts = {
-        "exact": sum(texts(example) in identical for example in examples),
-        "normalised": sum(normalised(example) in known for example in examples),
-    }  # fmt: skip
-    pairs = [normalised(example) for example in examples if example.text_b]
-    counts["other_order"] = sum((b, a, *rest) in known and (a, b, *rest) not in known for a, b, *rest in pairs)
-    return counts
-
-
-def texts(example: Example) -> tuple[str, ...]:
-    """Return all texts of an example; text_b is empty where there is none."""
-    return example.text_a, example.text_b or "", *(example.choices or {}).values()
-
-
-def repeated(examples: list[Example]) -> tuple[int, int]:
-    """Count the examples with the texts of an earlier one, and those of them with another label than that one."""
-    labels: dict[tuple[str, ...], Label] = {}
-    again = contrary = 0
-    for example in examples:
-        if texts(example) in labels:
-            again += 1
-            contrary += example.label != labels[texts(example)]
-        else:
-            labels[texts(example)] = example.label
-    return again, contrary
-
-
-def of_known_first_text(train: list[Example], examples: list[Example]) -> int:
-    """Count the pairs of which train has the first text, but not the pair: a premise may stand in several."""
-    texts = {example.text_a for example in train}
-    pairs = {(example.text_a, example.text_b) for example in train}
-    pairs_here = [(example.text_a, example.text_b) for example in examples if example.text_b]
-    return sum(pair[0] in texts and pair not in pairs for pair in pairs_here)
-
-
 def write(
-    folder: Path, task: params.Task, splits: dict[str, list[Example]], dropped: Counter, overlaps: dict[str, dict[str, int]]
+    folder: Path, task: params.Task, splits: dict[str, list[Example]], dropped: Counter, known: dict[str, dict[str, int]]
 ) -> None:  # fmt: skip
     """Write `<split>.jsonl` and `card.json`."""
     card = {key: getattr(task, key) for key in ("language", "kind", "metrics")} | {"dropped": dict(dropped)}
@@ -310,7 +262,7 @@ def write(
     for split in task.splits:
         file = folder / f"{split}.jsonl"
         file.write_text("".join(example.line() for example in splits[split]), encoding="utf-8")
-        card[split] = describe(task, splits[split]) | ({"in_train": overlaps[split]} if split in overlaps else {})
+        card[split] = describe(task, splits[split]) | ({"in_train": known[split]} if split in known else {})
         card[split]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
     storage.write_json(folder / "card.json", card)
 

@@ -39,7 +39,8 @@ from components.text import tokenizer
 
 
 class CenteredSVR(LinearSVR):
-    """A linear SVM for scores with any zero: LinearSVR regularises its intercept, so years as scores would be predicted at chance."""
+    """A linear SVM for scores with any zero: LinearSVR regularises its intercept, so that years as scores would be predicted
+    at chance."""
 
     def fit(self, features: sparse.csr_matrix, scores: list[float]) -> "CenteredSVR":
         self.mean = float(np.mean(scores))
@@ -51,7 +52,9 @@ class CenteredSVR(LinearSVR):
 
 LINEAR = {
     "logistic_regression": {"classification": LogisticRegression(max_iter=1000), "regression": Ridge(alpha=1.0)},
-    "linear_svm": {"classification": LinearSVC(dual=False), "regression": CenteredSVR(loss="squared_epsilon_insensitive", dual=False)},
+    "linear_svm": {
+        "classification": LinearSVC(dual=False), "regression": CenteredSVR(loss="squared_epsilon_insensitive", dual=False),
+    },
 }
 LINEAR["second_text"] = LINEAR["logistic_regression"]
 SUPPORTED_KINDS = {
@@ -129,7 +132,9 @@ def tfidf_cosine(task: params.Task, rows: dict[str, list[Example]]) -> dict[str,
     # correlations clip to the range: of 1 to 5, every cosine would be 1
     low, high = task.range or (0.0, 1.0)
     bags = word_weights(rows, pair=True)
-    return {split: (low + (high - low) * np.asarray(u.multiply(v).sum(1)).ravel()).tolist() for split, [u, v] in bags.items()}
+    return {
+        split: (low + (high - low) * np.asarray(u.multiply(v).sum(1)).ravel()).tolist() for split, [u, v] in bags.items()
+    }  # fmt: skip
 
 
 def linear(method: str, task: params.Task, rows: dict[str, list[Example]], pair: bool) -> FittedBaseline:

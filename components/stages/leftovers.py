@@ -39,4 +39,5 @@ def remove(params: Params) -> None:
             if not any(path.parent.iterdir()):
                 path.parent.rmdir()  # data/scores/gpt; the folders above have a file `.keep`
         shown = ", ".join(map(str, gone[:5])) + " ..." * (len(gone) > 5)
-        print(f"removed {len(gone):,} outputs of stages that params.yaml no longer declares (DVC's cache keeps them): {shown}")
+        count = f"{len(gone):,} outputs of stages that params.yaml no longer declares"
+        print(f"removed {count} (DVC's cache keeps them): {shown}")

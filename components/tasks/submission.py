@@ -115,13 +115,14 @@ def complete(file: Submission, predictions: dict[str, object]) -> dict[Ids, obje
 
 
 def _replace_invalid(file: Submission, model: str, rows: dict[Ids, object]) -> int:
-    """Replace what a model has written that is no answer: by the leaderboard's first label, or by the example's first choice (an entity of
-    ReCoRD's passage). Return their number."""
+    """Replace what a model has written that is no answer: by the leaderboard's first label, or by the example's first choice
+    (an entity of ReCoRD's passage). Return their number."""
     path = storage.metrics_path("finetune", f"{model}-{file.task}")
     if not path.exists() or "outside" not in read_json(path):
         return 0
     folder = Path("data/tasks", file.task)
-    allowed = {*(file.words or ()), *tasks.card(folder)["train"].get("labels", {})}  # a task's label that is not in `words` is an error
+    labels = tasks.card(folder)["train"].get("labels", {})  # a task's label that is not in `words` is an error
+    allowed = {*(file.words or ()), *labels}
     invalid = 0
     for example in tasks.read(folder, file.split):
         names = list(example.choices or file.words or ())

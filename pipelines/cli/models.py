@@ -149,7 +149,9 @@ def _prompts(file: Path) -> list[str]:
     return [line for _, line in lines(SourceFile(str(file), lambda: open(file, "rb")))]  # noqa: SIM115
 
 
-def _sources(writer: "Writer | Filler", prompts: list[str], decoding: params.HowWritten, file: Path | None) -> list[list[int]]:
+def _sources(
+    writer: "Writer | Filler", prompts: list[str], decoding: params.HowWritten, file: Path | None
+) -> list[list[int]]:  # fmt: skip
     """The model's inputs for the texts. Raises SesameError for one that does not fit, with its line in the file."""
     sources = []
     for line, prompt in enumerate(prompts, start=1):

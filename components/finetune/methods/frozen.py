@@ -17,8 +17,8 @@ FEATURE_BATCH_SIZE = 256
 
 
 class Frozen(nn.Module):
-    """The weights are frozen; the layers' outputs are computed once and stored: 2 * layers * width bytes a token in bf16, unless a method
-    keeps less (`stored`)."""
+    """The weights are frozen; the layers' outputs are computed once and stored: 2 * layers * width bytes a token in bf16,
+    unless a method keeps less (`stored`)."""
 
     def __init__(self, model: LanguageModel, tokens: Tokenizer, recipe: params.Recipe, kind: Kind, pair: bool):
         super().__init__()
@@ -34,7 +34,8 @@ class Frozen(nn.Module):
         return layers
 
     def stored(self, layers: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return what is kept of each text, (length, layers, width): all that the head reads. layers is (batch, length, layers, width)."""
+        """Return what is kept of each text, all that the head reads: layers (batch, length, layers, width) -> (length, layers,
+        width) each."""
         return [row[:length].clone() for row, length in zip(layers.bfloat16().cpu(), lengths.tolist(), strict=True)]
 
     @torch.no_grad()

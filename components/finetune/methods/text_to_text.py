@@ -25,7 +25,8 @@ from components.tasks.metrics import INVISIBLE
 
 PADDING = -1
 MATCHES_NOTHING = "\N{REPLACEMENT CHARACTER}"
-"""The prediction in place of a text that is not in the passage, where the empty text is an answer, too: wrong for any question."""
+"""The prediction in place of a text that is not in the passage, where the empty text is an answer, too: wrong for any
+question."""
 
 
 class TextToTextKind(PromptedKind):
@@ -85,7 +86,8 @@ class TextToTextKind(PromptedKind):
                 return NO_ANSWER
             in_passage = _as_written(text, example.text_b)
             self.invalid += not in_passage
-            # where it is not there: not the text, of which some words could match an answer, nor what says that there is no answer
+            # where it is not there: not the text, of which some words could match an answer, nor what says that there is
+            # no answer
             return in_passage or (MATCHES_NOTHING if self.task.unanswerable else "")
         return text
 
